@@ -1,0 +1,5 @@
+"""What runs, and when: the agent graph, the run's lifecycle, and the doors (command line, Python, Studio).
+
+Importing this package imports nothing heavy, so that `checkrein --help` answers at bare interpreter speed.
+Scripts start at `graphs.client`.
+"""
