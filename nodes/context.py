@@ -1,0 +1,45 @@
+"""What a caller chooses per run, shown as a form in LangGraph Studio. Never stored: secrets do not belong here either."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nodes.state import ReviewMode
+
+
+class AgentContext(BaseModel):
+    """The terms of one run.
+
+    Keys for model endpoints are not part of it: they stay in the process's environment, where the model node reads them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(
+        default="",
+        description="Model to answer with; empty takes CHECKREIN_MODEL from the runtime's environment.",
+        json_schema_extra={"langgraph_nodes": ["model"]},
+    )
+    base_url: str = Field(
+        default="",
+        description="An OpenAI-compatible endpoint, for example http://127.0.0.1:8080/v1; empty takes CHECKREIN_BASE_URL.",
+        json_schema_extra={"langgraph_nodes": ["model"]},
+    )
+    review_mode: ReviewMode = Field(
+        default="manual",
+        description="manual: every tool with an effect asks. auto: only what the policy marks asks.",
+        json_schema_extra={"langgraph_nodes": ["approval"]},
+    )
+    workspace: str = Field(
+        default="",
+        description="Folder that tools act in; empty takes the folder in which the runtime was started.",
+        json_schema_extra={"langgraph_nodes": ["tool", "native"]},
+    )
+    instructions: str = Field(
+        default="",
+        description="Added to the system prompt.",
+        json_schema_extra={"langgraph_nodes": ["model"], "langgraph_type": "prompt"},
+    )
+    max_turns: int = Field(default=50, ge=1, le=10_000, description="Model calls that one task may make.")
+    max_tool_calls: int = Field(default=200, ge=1, le=100_000, description="Tool calls that one task may ask for.")
+    timeout: float = Field(default=3600.0, gt=0, le=7 * 86400, description="Seconds that one run may take.")

@@ -1,0 +1,104 @@
+"""The agent's checkpointed state: small, typed, and free of secrets, since all of it is written to the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from langchain_core.messages import AnyMessage
+from typing_extensions import NotRequired, TypedDict
+
+from checkpoints.messages import MessagesChannel, fold_messages
+
+GRAPH_VERSION = 1
+"""Raised when a stored thread of the version before can no longer be continued as it is. Kept with every thread."""
+
+ReviewMode = Literal["manual", "auto"]
+
+
+class Admitted(TypedDict):
+    """What was verified when the thread's newest task was admitted. A resume reads it from here and nowhere else.
+
+    Attributes:
+        mode: `manual` asks before every call that has an effect, `auto` asks for what the policy marks.
+        workspace: Absolute path of the folder that tools act in.
+        model: Name of the model that answers.
+    """
+
+    mode: ReviewMode
+    workspace: str
+    model: str
+
+
+class Spent(TypedDict):
+    """What the task in progress has used of its limits; starts at zero with each new task.
+
+    Attributes:
+        turns: Model calls answered.
+        tool_calls: Tool calls asked for.
+    """
+
+    turns: int
+    tool_calls: int
+
+
+class AgentInput(TypedDict):
+    """What starts a task: the new messages, as message objects or `{"role", "content"}` mappings."""
+
+    messages: Annotated[list[AnyMessage], fold_messages]
+
+
+class AgentOutput(TypedDict):
+    """What a finished task shows: the conversation and, when a limit ended it, which one."""
+
+    messages: Annotated[list[AnyMessage], fold_messages]
+    exit_reason: NotRequired[str]
+
+
+class AgentState(TypedDict):
+    """Everything a thread remembers between two steps.
+
+    Attributes:
+        messages: The conversation, every tool call answered before the next model call.
+        admitted: The terms of the task in progress.
+        spent: What it has used of its limits.
+        exit_reason: Empty, or the limit that ended the task, for example `max_iterations_reached(30/30)`.
+    """
+
+    messages: Annotated[list[AnyMessage], MessagesChannel(fold_messages)]
+    admitted: NotRequired[Admitted]
+    spent: NotRequired[Spent]
+    exit_reason: NotRequired[str]
+
+
+class ToolTask(TypedDict):
+    """One call on its way to execution: the argument of one `Send`.
+
+    Attributes:
+        call_id: The tool call's id in the assistant message.
+        name: The tool.
+        args: The arguments that will run, as asked for or as edited by a person.
+        digest: What was approved: `nodes.calls.digest` of name and validated arguments.
+        edited: True when a person replaced the arguments.
+        admitted: The terms of the task.
+    """
+
+    call_id: str
+    name: str
+    args: dict[str, Any]
+    digest: str
+    edited: bool
+    admitted: Admitted
+
+
+class NativeState(TypedDict):
+    """The state of one native command's subgraph.
+
+    Attributes:
+        task: The call.
+        scope: Key of the running scope in this runtime; empty before the spawn, and dead after a crash of the runtime.
+        messages: The one answer, handed to the agent when the subgraph ends.
+    """
+
+    task: ToolTask
+    scope: NotRequired[str]
+    messages: NotRequired[list[AnyMessage]]
