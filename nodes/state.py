@@ -70,6 +70,13 @@ class AgentState(TypedDict):
     exit_reason: NotRequired[str]
 
 
+class PresetAnswer(TypedDict):
+    """The answer of a call that does not run: it was rejected, answered by a person, or unfit."""
+
+    content: str
+    is_error: bool
+
+
 class ToolTask(TypedDict):
     """One call on its way to execution: the argument of one `Send`.
 
@@ -78,16 +85,20 @@ class ToolTask(TypedDict):
         name: The tool.
         args: The arguments that will run, as asked for or as edited by a person.
         digest: What was approved: `nodes.calls.digest` of name and validated arguments.
+        approved: True when a person approved it (as it is or as edited).
         edited: True when a person replaced the arguments.
         admitted: The terms of the task.
+        preset: The answer, when it is known without running anything.
     """
 
     call_id: str
     name: str
     args: dict[str, Any]
     digest: str
+    approved: bool
     edited: bool
     admitted: Admitted
+    preset: NotRequired[PresetAnswer]
 
 
 class NativeState(TypedDict):

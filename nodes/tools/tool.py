@@ -82,11 +82,15 @@ class Tool:
         arguments: The pydantic model of its arguments, defaults included; its JSON schema goes to the model.
         effect: What a call may change.
         run: Does the work. A refusal is a ToolResult with is_error, not an exception. Cancellation stops everything the call
-            started and waits for it before CancelledError goes through.
+            started and waits for it before CancelledError goes through. None marks a native command, which the native
+            subgraph runs.
+        preview: Says what a call would change, for the person who approves it (a diff for a file edit); may read, never
+            changes anything. None when the arguments already say it all.
     """
 
     name: str
     description: str
     arguments: type[Arguments]
     effect: Effect
-    run: Callable[[Any, CallSite], Awaitable[ToolResult]]
+    run: Callable[[Any, CallSite], Awaitable[ToolResult]] | None
+    preview: Callable[[Any, str], Awaitable[str]] | None = None

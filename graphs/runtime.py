@@ -1,0 +1,181 @@
+"""The runtime: one per process. Verifies admissions and owns the runs that it starts, until each has its ending."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.types import Command
+
+from checkpoints.clock import Clock, fresh_id
+from checkpoints.errors import UsageError
+from checkpoints.ledger import Ledger
+from checkpoints.records import ApprovalAnswer, GrantUse, NewRun, ThreadInfo
+from checkpoints.run_errors import CheckpointMovedError, StaleFenceError
+from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, QuoteAuthority
+from graphs.run import Agent, Run
+from graphs.settlement import Settlement
+from nodes.context import AgentContext
+from nodes.state import GRAPH_VERSION
+
+
+class ReviewModeError(UsageError):
+    """The review mode is not one that exists, or an approval asks for another one than its thread was admitted with."""
+
+    code = "review_mode"
+
+    def __init__(self, asked: str, stored: str) -> None:
+        self.asked = asked
+        self.stored = stored
+        super().__init__(f"The thread runs under review mode {stored!r} and a resume cannot change it to {asked!r}.")
+        self.hint = "Answer under the stored mode; a new task may choose another one."
+
+
+class Runtime:
+    """Starts runs and keeps them. Use `close` (or the client's context manager) so that nothing is left behind."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        ledger: Ledger,
+        owner_id: str,
+        authority: QuoteAuthority,
+        settlement: Settlement,
+        clock: Clock,
+    ) -> None:
+        self.authority = authority
+        self._agent = agent
+        self._ledger = ledger
+        self._owner_id = owner_id
+        self._settlement = settlement
+        self._clock = clock
+        self._runs: dict[str, Run] = {}
+
+    async def prepare_run(self, grant: str, value: AgentInput, context: AgentContext) -> Quote:
+        """Verifies a grant against its input and the thread as it stands, and prices it.
+
+        Raises:
+            GrantTamperedError, GrantExpiredError, InputMismatchError: See `QuoteAuthority.verify`.
+            StaleFenceError: The thread has had another run since the grant was signed.
+            CheckpointMovedError: The thread's newest checkpoint is not the grant's.
+            ReviewModeError: A resume under another mode than the stored one.
+        """
+        verified = self.authority.verify(grant, value)
+        thread = await self._ledger.thread(value.checkpoint_thread_id)
+        _still_there(verified.preparation, thread)
+        terms = await self._terms(value, context)
+        model = verified.preparation.requested_model_ref or terms.model
+        return Quote(grant=verified, quote_id=fresh_id(), model=model, input=value, terms=terms.model_dump(mode="json"))
+
+    async def start(self, admission: Admission) -> Run:
+        """Starts the run that was admitted.
+
+        Everything that can refuse it is checked again, the moving parts of it in the transaction that starts the run: of two
+        processes with a grant for one checkpoint, one starts.
+
+        Raises:
+            AdmissionError: A subclass says why; nothing was started.
+            ConflictError: A subclass says what moved; nothing was started.
+        """
+        grant = self.authority.check(admission)
+        quote = admission.quote
+        new = _new_run(quote, self._owner_id)
+        record = await self._ledger.admit(new, _use(grant), await self._answers(quote.input, grant))
+        run = Run(
+            record,
+            agent=self._agent,
+            graph_input=quote.input.value,
+            context=AgentContext.model_validate(quote.terms),
+            ledger=self._ledger,
+            settlement=self._settlement,
+            clock=self._clock,
+        )
+        self._runs[run.run_id] = run
+        run.begin()
+        return run
+
+    def live(self, run_id: str) -> Run | None:
+        """The run, if this process has it."""
+        return self._runs.get(run_id)
+
+    async def close(self, reason: str = "the runtime was closed") -> None:
+        """Cancels what still runs and waits for every ending."""
+        running = [run for run in self._runs.values() if not run.stopped]
+        await asyncio.gather(*(run.cancel(reason) for run in running))
+        self._runs.clear()
+
+    async def _terms(self, value: AgentInput, context: AgentContext) -> AgentContext:
+        """The context to run under: a resume keeps the mode, the workspace and the model of its thread."""
+        if not isinstance(value.value, Command) and value.value is not None:
+            return context
+        state = await self._agent.aget_state({"configurable": {"thread_id": value.checkpoint_thread_id}})
+        admitted = state.values.get("admitted")
+        if admitted is None:
+            return context
+        if "review_mode" in context.model_fields_set and context.review_mode != admitted["mode"]:
+            raise ReviewModeError(context.review_mode, admitted["mode"])
+        kept = {"review_mode": admitted["mode"], "workspace": admitted["workspace"], "model": admitted["model"]}
+        return context.model_copy(update=kept)
+
+    async def _answers(self, value: AgentInput, grant: Grant) -> list[ApprovalAnswer] | None:
+        """The approvals that the input answers; None for new messages, which supersede whatever waits."""
+        if value.value is not None and not isinstance(value.value, Command):
+            return None
+        if value.value is None:
+            return []
+        state = await self._agent.aget_state({"configurable": {"thread_id": value.checkpoint_thread_id}})
+        resume = value.value.resume
+        ids = [interrupt.id for interrupt in state.interrupts]
+        by_id: Mapping[str, Any] = (
+            resume if isinstance(resume, Mapping) and set(resume) <= set(ids) else dict.fromkeys(ids, resume)
+        )
+        who = grant.preparation.subject_id
+        return [
+            ApprovalAnswer(interrupt_id=key, decisions=answer.get("decisions", []), decided_by=who)
+            for key, answer in by_id.items()
+        ]
+
+
+def _still_there(preparation: Preparation, thread: ThreadInfo | None) -> None:
+    fence, checkpoint = (thread.fence, thread.checkpoint_id) if thread else (0, "")
+    held = preparation.turn_fencing_token
+    if held != fence:
+        raise StaleFenceError(preparation.checkpoint_thread_id, held=held, current=fence)
+    if preparation.checkpoint_snapshot_id != checkpoint:
+        raise CheckpointMovedError(
+            preparation.checkpoint_thread_id, expected=preparation.checkpoint_snapshot_id, found=checkpoint
+        )
+
+
+def _use(grant: Grant) -> GrantUse:
+    return GrantUse(
+        request_id=grant.request_id,
+        expires_at=grant.expires_at,
+        expected_fence=grant.preparation.turn_fencing_token,
+        expected_checkpoint_id=grant.preparation.checkpoint_snapshot_id,
+    )
+
+
+def _new_run(quote: Quote, owner_id: str) -> NewRun:
+    preparation = quote.grant.preparation
+    return NewRun(
+        run_id=fresh_id(),
+        thread_id=preparation.checkpoint_thread_id,
+        owner_id=owner_id,
+        subject_id=preparation.subject_id,
+        receipt={"quote_id": quote.quote_id, "turn_id": preparation.turn_id, "model": quote.model, "terms": dict(quote.terms)},
+        graph_version=str(GRAPH_VERSION),
+        title=_title(quote.input),
+    )
+
+
+def _title(value: AgentInput) -> str:
+    """The first line of the task, for listings; no model is asked for one."""
+    if not isinstance(value.value, Mapping):
+        return ""
+    messages = value.value.get("messages") or [""]
+    first = messages[0]
+    text = first.get("content", "") if isinstance(first, Mapping) else getattr(first, "content", first)
+    return str(text).strip().splitlines()[0][:120] if str(text).strip() else ""

@@ -1,0 +1,299 @@
+"""The verbs that every door calls: submit, decide, cancel, list, show, follow, delete.
+
+A door (command line, Python, Studio's own buttons) translates and holds no logic. Everything that starts a run goes through
+one road: a signed grant, a quote, an admission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.types import Command, Interrupt, StateSnapshot
+from pydantic import ValidationError
+
+from checkpoints.clock import Clock, fresh_id
+from checkpoints.errors import UsageError
+from checkpoints.ledger import Ledger
+from checkpoints.records import Approval, Cause, Event, NewApproval, ThreadInfo
+from checkpoints.records import Run as RunRecord
+from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
+from graphs.admission import AgentInput, Preparation
+from graphs.run import Agent, Run
+from graphs.runtime import Runtime
+from nodes.approval import answer_to
+from nodes.context import AgentContext
+from nodes.gate import Gate
+
+MAX_TASK = 1_000_000
+"""Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
+
+
+class TaskError(UsageError):
+    """The task itself cannot be taken: it is empty or too long."""
+
+    code = "task"
+
+
+class UnknownThreadError(UsageError):
+    """There is no such thread or run in this store."""
+
+    code = "unknown_thread"
+    hint = "`checkrein list` shows what there is; `--store` names another store."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no thread or run {name!r} in this store.")
+
+
+class NothingWaitsError(UsageError):
+    """A decision came for a thread that does not wait for one."""
+
+    code = "nothing_waits"
+
+    def __init__(self, thread_id: str, last: Approval | None) -> None:
+        self.thread_id = thread_id
+        self.last = last
+        how = f": its last approval was {last.status}" if last else ""
+        super().__init__(f"Thread {thread_id} does not wait for a decision{how}.")
+        self.hint = f"`checkrein show {thread_id}` tells what happened to it."
+
+
+class AnswerError(UsageError):
+    """The decisions do not fit what was asked. The approval stays pending; send a corrected answer."""
+
+    code = "answer"
+    hint = "Nothing was stored and nothing ran; the approval still waits."
+
+    def __init__(self, thread_id: str, faults: Sequence[str]) -> None:
+        self.thread_id = thread_id
+        self.faults = tuple(faults)
+        super().__init__(f"The decisions for thread {thread_id} do not fit: {' '.join(faults)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadView:
+    """What a person sees of one thread.
+
+    Attributes:
+        info: The thread.
+        runs: Its runs, newest first.
+        pending: What waits for a decision.
+        messages: The conversation.
+    """
+
+    info: ThreadInfo
+    runs: tuple[RunRecord, ...]
+    pending: tuple[Approval, ...]
+    messages: tuple[AnyMessage, ...]
+
+
+class Service:
+    """The verbs over one store and one runtime."""
+
+    def __init__(self, *, runtime: Runtime, agent: Agent, ledger: Ledger, gate: Gate, clock: Clock) -> None:
+        self.runtime = runtime
+        self._agent = agent
+        self._ledger = ledger
+        self._gate = gate
+        self._clock = clock
+
+    async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
+        """Starts a run with a new message, on a fresh thread when none is named.
+
+        Raises:
+            TaskError: Empty, or longer than `MAX_TASK`.
+            ThreadBusyError: A run is live on the thread.
+        """
+        if not task.strip():
+            raise TaskError("The task is empty; say what the agent is to do.")
+        if len(task) > MAX_TASK:
+            raise TaskError(
+                f"The task has {len(task):,} characters and {MAX_TASK:,} is the limit; put the text into a file in the "
+                "workspace and let the agent read it."
+            )
+        value = AgentInput(value={"messages": [HumanMessage(task)]}, checkpoint_thread_id=thread_id or fresh_id())
+        return await self._start(value, context or AgentContext(), subject)
+
+    async def decide(
+        self,
+        thread_id: str,
+        decisions: Sequence[Mapping[str, Any]],
+        *,
+        interrupt_id: str = "",
+        context: AgentContext | None = None,
+        subject: str = "",
+    ) -> Run:
+        """Answers what a parked thread asks and starts the run that goes on with it.
+
+        Raises:
+            UnknownThreadError: No such thread.
+            NothingWaitsError: It does not wait for anything.
+            AnswerError: The decisions do not fit; the approval stays pending.
+            ApprovalConflictError: Somebody else was first, or the approval expired, was withdrawn or superseded.
+        """
+        interrupt = await self._asked(thread_id, interrupt_id)
+        await self.check_answer(thread_id, interrupt, decisions)
+        resume: Mapping[str, Any] = {"decisions": [dict(decision) for decision in decisions]}
+        value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
+        return await self._start(value, context or AgentContext(), subject)
+
+    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Sequence[Mapping[str, Any]]) -> None:
+        """Holds decisions against what was asked, with the schema that the graph itself uses.
+
+        Raises:
+            AnswerError: They do not fit.
+        """
+        state = await self._state(thread_id)
+        schema = answer_to(interrupt.value, self._gate.edits(state.values["admitted"]))
+        try:
+            schema.model_validate({"decisions": [dict(decision) for decision in decisions]})
+        except ValidationError as error:
+            raise AnswerError(thread_id, [_fault(item) for item in error.errors()]) from error
+
+    async def cancel(self, name: str, reason: str) -> str:
+        """Cancels the live run of a thread, or a run by its id, wherever it runs; gives the outcome.
+
+        A parked thread's approvals are withdrawn; its run's outcome stays `awaiting_input`. A run of another process is
+        cancelled through the ledger and waited for. Harmless on a run that has ended.
+
+        Raises:
+            UnknownThreadError: No such run or thread.
+        """
+        record = await self.find_run(name)
+        live = self.runtime.live(record.run_id)
+        if live is not None:
+            return await live.cancel(reason)
+        if record.status is RunStatus.AWAITING_INPUT:
+            await self._ledger.withdraw(record.thread_id, reason=reason)
+            return str(record.status)
+        await self._ledger.record_cause(record.run_id, Cause(kind=CauseKind.CANCEL, reason=reason, at=self._clock.now()))
+        async for _ in self._ledger.follow(record.run_id):
+            pass
+        return str((await self._ledger.run(record.run_id)).status)
+
+    async def list(self, *, limit: int = 100) -> tuple[ThreadInfo, ...]:
+        """Threads, last touched first."""
+        return await self._ledger.threads(limit=limit)
+
+    async def inbox(self) -> tuple[Approval, ...]:
+        """Everything in the store that waits for a person."""
+        return await self._ledger.approvals(status=ApprovalStatus.PENDING)
+
+    async def show(self, name: str) -> ThreadView:
+        """One thread whole, by its own id or that of one of its runs; a unique beginning of an id is enough.
+
+        Raises:
+            UnknownThreadError: No such thread.
+        """
+        thread_id = await self.find_thread(name)
+        info = await self._ledger.thread(thread_id)
+        if info is None:
+            raise UnknownThreadError(name)
+        state = await self._reconciled(thread_id)
+        return ThreadView(
+            info=info,
+            runs=await self._ledger.runs(thread_id=thread_id),
+            pending=await self._ledger.approvals(thread_id=thread_id, status=ApprovalStatus.PENDING),
+            messages=tuple(state.values.get("messages", ())),
+        )
+
+    def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+        """A run's events, stored and then live, to its end; from any process."""
+        return self._ledger.follow(run_id, after=after)
+
+    async def delete(self, name: str) -> str:
+        """Deletes a thread that no run is live on, with everything that is stored of it; gives its id.
+
+        Raises:
+            ThreadBusyError: A run is live on it.
+        """
+        thread_id = await self.find_thread(name)
+        await self._ledger.delete_thread(thread_id)
+        return thread_id
+
+    async def find_thread(self, name: str) -> str:
+        """The thread that a full or shortened thread or run id means.
+
+        Raises:
+            UnknownThreadError: None does.
+        """
+        found = await self._ledger.find(name)
+        if found is None:
+            raise UnknownThreadError(name)
+        return found
+
+    async def find_run(self, name: str) -> RunRecord:
+        """The run that a run id means, or the newest run of a thread.
+
+        Raises:
+            UnknownThreadError: There is none.
+        """
+        thread_id = await self.find_thread(name)
+        runs = await self._ledger.runs(thread_id=thread_id)
+        exact = [run for run in runs if run.run_id.startswith(name)]
+        if not runs:
+            raise UnknownThreadError(name)
+        return exact[0] if exact else runs[0]
+
+    async def _start(self, value: AgentInput, context: AgentContext, subject: str) -> Run:
+        thread = await self._ledger.thread(value.checkpoint_thread_id)
+        preparation = Preparation(
+            turn_id=fresh_id(),
+            thread_id=value.checkpoint_thread_id,
+            subject_id=subject,
+            requested_model_ref=context.model,
+            gateway_input_digest=value.digest(),
+            checkpoint_thread_id=value.checkpoint_thread_id,
+            checkpoint_snapshot_id=thread.checkpoint_id if thread else "",
+            turn_fencing_token=thread.fence if thread else 0,
+        )
+        authority = self.runtime.authority
+        quote = await self.runtime.prepare_run(authority.sign_preparation(preparation), value, context)
+        return await self.runtime.start(authority.accept(quote))
+
+    async def _state(self, thread_id: str) -> StateSnapshot:
+        snapshot: StateSnapshot = await self._agent.aget_state({"configurable": {"thread_id": thread_id}})
+        return snapshot
+
+    async def _reconciled(self, thread_id: str) -> StateSnapshot:
+        """The state, with the ledger's approvals brought in line with it.
+
+        A thread may be parked or answered by another driver of the graph (LangGraph Studio), which knows no ledger. The
+        checkpoint says what waits; the ledger says who decided.
+        """
+        snapshot = await self._state(thread_id)
+        waiting = [
+            NewApproval(
+                interrupt_id=interrupt.id,
+                checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
+                value=interrupt.value,
+                digests=tuple(binding["digest"] for binding in interrupt.value.get("bindings", ())),
+            )
+            for interrupt in snapshot.interrupts
+        ]
+        await self._ledger.reconcile(thread_id, waiting)
+        return snapshot
+
+    async def _asked(self, thread_id: str, interrupt_id: str) -> Interrupt:
+        """The interrupt that an answer is for."""
+        snapshot = await self._reconciled(thread_id)
+        if not snapshot.values:
+            raise UnknownThreadError(thread_id)
+        approvals = await self._ledger.approvals(thread_id=thread_id)
+        pending = {approval.interrupt_id for approval in approvals if approval.status is ApprovalStatus.PENDING}
+        open_ones = [interrupt for interrupt in snapshot.interrupts if interrupt.id in pending]
+        named = [interrupt for interrupt in open_ones if interrupt_id in ("", interrupt.id)]
+        if not named:
+            raise NothingWaitsError(thread_id, approvals[0] if approvals else None)
+        if len(named) > 1:
+            raise AnswerError(thread_id, [f"Several approvals wait; name one of {[item.id for item in named]}."])
+        return named[0]
+
+
+def _fault(item: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in item["loc"])
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

@@ -1,0 +1,176 @@
+"""The question that a person answers before calls run, and the answer, checked as a whole before any of it is stored.
+
+The value has the ecosystem's human-in-the-loop shape (`action_requests`, `review_configs`, answered by
+`{"decisions": [...]}` in the same order), so that LangGraph Studio, Agent Inbox and chat front ends show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, Self
+
+from langgraph.types import interrupt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nodes.calls import Call
+
+DecisionKind = Literal["approve", "edit", "reject", "respond"]
+ALL_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
+
+
+class _Decision(BaseModel):
+    """What every decision may carry: the call it means and what was shown of it; a mismatch is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool_call_id: str | None = None
+    digest: str | None = None
+
+
+class Approve(_Decision):
+    """Run the call as it was shown."""
+
+    type: Literal["approve"]
+
+
+class EditedAction(BaseModel):
+    """The call that runs instead: the same tool, other arguments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    args: dict[str, Any]
+
+
+class Edit(_Decision):
+    """Run the same tool with other arguments."""
+
+    type: Literal["edit"]
+    edited_action: EditedAction
+
+
+class Reject(_Decision):
+    """Do not run it; the model reads why."""
+
+    type: Literal["reject"]
+    message: str | None = None
+
+
+class Respond(_Decision):
+    """Do not run it; the model takes the message as the call's result."""
+
+    type: Literal["respond"]
+    message: str
+
+
+AnyDecision = Approve | Edit | Reject | Respond
+Decision = Annotated[AnyDecision, Field(discriminator="type")]
+
+
+class Answer(BaseModel):
+    """One decision per question, in their order. Made for the turn at hand by `answer_to`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    decisions: list[Decision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One call that waits for a person.
+
+    Attributes:
+        call: The call.
+        description: What a person reads: exactly what will run, escaped.
+        reason: Why it is asked.
+        allowed: The decisions that are open for it.
+    """
+
+    call: Call
+    description: str
+    reason: str
+    allowed: tuple[DecisionKind, ...] = ALL_KINDS
+
+
+class EditCheck(Protocol):
+    """Judges edited arguments as the call that they have become."""
+
+    def __call__(self, call_id: str, name: str, args: Mapping[str, Any]) -> str:
+        """Gives the complaint, or an empty text when the edited call may run."""
+
+
+def value_of(questions: Sequence[Question]) -> dict[str, Any]:
+    """The interrupt's value. `bindings` says which call each request means and the digest that an approval is bound to."""
+    return {
+        "action_requests": [
+            {
+                "name": question.call.tool.name,
+                "args": question.call.arguments.model_dump(mode="json", exclude_unset=True),
+                "description": question.description,
+            }
+            for question in questions
+        ],
+        "review_configs": [
+            {"action_name": question.call.tool.name, "allowed_decisions": list(question.allowed)} for question in questions
+        ],
+        "bindings": [
+            {"tool_call_id": question.call.call_id, "digest": question.call.digest, "reason": question.reason}
+            for question in questions
+        ],
+    }
+
+
+def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
+    """The response schema of one interrupt's value.
+
+    LangGraph validates an answer with it before it stores the answer, so a wrong one leaves the approval pending. Doors
+    validate with the same schema before they ask for a run.
+    """
+    asked = list(zip(value["action_requests"], value["review_configs"], value["bindings"], strict=True))
+
+    class AnswerToThese(Answer):
+        @model_validator(mode="after")
+        def _fits(self) -> Self:
+            if len(self.decisions) != len(asked):
+                got = [decision.tool_call_id or decision.type for decision in self.decisions]
+                expected = [binding["tool_call_id"] for _, _, binding in asked]
+                raise ValueError(f"{len(asked)} decisions are needed, for {expected}, and {len(self.decisions)} came: {got}.")
+            pairs = zip(self.decisions, asked, strict=True)
+            complaints = [complaint for decision, about in pairs if (complaint := _complaint(decision, *about, check_edit))]
+            if complaints:
+                raise ValueError(" ".join(complaints))
+            return self
+
+    AnswerToThese.__name__ = "Answer"
+    return AnswerToThese
+
+
+def _complaint(
+    decision: AnyDecision,
+    request: Mapping[str, Any],
+    review: Mapping[str, Any],
+    binding: Mapping[str, Any],
+    check_edit: EditCheck,
+) -> str:
+    call_id, name, allowed = binding["tool_call_id"], request["name"], review["allowed_decisions"]
+    if decision.tool_call_id not in (None, call_id):
+        return f"The decision for {decision.tool_call_id} stands in the place of {call_id}."
+    if decision.digest not in (None, binding["digest"]):
+        return f"{call_id} is not the call that was shown any more: look at it again."
+    if decision.type not in allowed:
+        return f"{call_id} takes one of {allowed}, not {decision.type}."
+    if not isinstance(decision, Edit):
+        return ""
+    if decision.edited_action.name != name:
+        return f"{call_id} calls {name}: an edit changes its arguments, never the tool."
+    return check_edit(call_id, name, decision.edited_action.args)
+
+
+def ask(value: Mapping[str, Any], check_edit: EditCheck) -> list[AnyDecision]:
+    """Stops the graph here until a person has answered, and gives one decision per question.
+
+    Raises:
+        GraphInterrupt: On the first pass, by LangGraph's design; it must reach LangGraph, so nothing may catch it.
+    """
+    return interrupt(value, response_schema=answer_to(value, check_edit)).decisions

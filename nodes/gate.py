@@ -1,0 +1,145 @@
+"""The one gate between what the model asked for and what runs: judged at routing, and again at execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from langgraph.types import Send
+
+from nodes.approval import AnyDecision, Edit, EditCheck, Reject, Respond
+from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, check
+from nodes.state import Admitted, PresetAnswer, ToolTask
+from nodes.tools.tool import Tool
+
+TOOL, NATIVE, APPROVAL = "tool", "native", "approval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What the policy says of one call, and why, in a sentence for people and for the model."""
+
+    verdict: Literal["allow", "ask", "deny"]
+    reason: str
+
+
+class Judge(Protocol):
+    """The policy as the gate sees it."""
+
+    def __call__(self, call: Call, admitted: Admitted) -> Ruling:
+        """Rules on one call. Called when a reply is routed, when an edit is checked, and once more before execution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Knows the tools and the policy, and turns calls into tasks.
+
+    Attributes:
+        catalog: The tools by name.
+        judge: The policy.
+    """
+
+    catalog: Mapping[str, Tool]
+    judge: Judge
+
+    def asks(self, calls: Sequence[Call | UnfitCall], admitted: Admitted) -> list[tuple[Call, str]]:
+        """The calls that wait for a person, each with the reason."""
+        ruled = [(call, self.judge(call, admitted)) for call in calls if isinstance(call, Call)]
+        return [(call, ruling.reason) for call, ruling in ruled if ruling.verdict == "ask"]
+
+    def edits(self, admitted: Admitted) -> EditCheck:
+        """Judges edited arguments as a call of their own, under the terms of the task."""
+
+        def complaint(call_id: str, name: str, args: Mapping[str, Any]) -> str:
+            edited = check(self.catalog, call_id, name, args)
+            if isinstance(edited, UnfitCall):
+                return edited.reason
+            ruling = self.judge(edited, admitted)
+            return f"The edited call is refused: {ruling.reason}" if ruling.verdict == "deny" else ""
+
+        return complaint
+
+    def tasks(
+        self,
+        calls: Sequence[Call | UnfitCall],
+        admitted: Admitted,
+        decisions: Mapping[str, AnyDecision],
+    ) -> list[Send]:
+        """One task per call in the order of the reply, so that the answers keep that order."""
+        return [self._task(call, admitted, decisions) for call in calls]
+
+    def _task(self, call: Call | UnfitCall, admitted: Admitted, decisions: Mapping[str, AnyDecision]) -> Send:
+        if isinstance(call, UnfitCall):
+            return preset(call.call_id, call.name, call.reason, admitted, is_error=True)
+        decision = decisions.get(call.call_id)
+        match decision:
+            case Reject():
+                return preset(call.call_id, call.tool.name, _rejected(decision), admitted, is_error=True)
+            case Respond():
+                return preset(call.call_id, call.tool.name, decision.message, admitted, is_error=False)
+            case Edit():
+                edited = check(self.catalog, call.call_id, call.tool.name, decision.edited_action.args)
+                if isinstance(edited, UnfitCall):
+                    return preset(call.call_id, call.tool.name, edited.reason, admitted, is_error=True)
+                return _send(edited, admitted, approved=True, edited=True)
+            case _:
+                return _send(call, admitted, approved=decision is not None, edited=False)
+
+    def admits(self, task: ToolTask) -> Call | str:
+        """The last look before execution: the call when it may run, else the refusal.
+
+        What a person approved must be what runs, digest for digest, and a call that needs a person and had none is refused
+        whichever way it came here. Deny rules hold against approvals too.
+        """
+        call = check(self.catalog, task["call_id"], task["name"], task["args"])
+        if isinstance(call, UnfitCall):
+            return call.reason
+        if call.digest != task["digest"]:
+            return "This call is not the one that was checked before. It did not run."
+        ruling = self.judge(call, task["admitted"])
+        if ruling.verdict == "deny":
+            return f"Refused by policy: {ruling.reason} It did not run."
+        if ruling.verdict == "ask" and not task["approved"]:
+            return f"This call needs a person's approval and has none: {ruling.reason} It did not run."
+        return call
+
+
+def _send(call: Call, admitted: Admitted, *, approved: bool, edited: bool) -> Send:
+    task = ToolTask(
+        call_id=call.call_id,
+        name=call.tool.name,
+        args=call.arguments.model_dump(mode="json"),
+        digest=call.digest,
+        approved=approved,
+        edited=edited,
+        admitted=admitted,
+    )
+    return Send(NATIVE, {"task": task}) if call.tool.run is None else Send(TOOL, task)
+
+
+def preset(call_id: str, name: str, content: str, admitted: Admitted, *, is_error: bool) -> Send:
+    """A task whose answer is known already: nothing runs, the answer takes its place among the others."""
+    return Send(
+        TOOL,
+        ToolTask(
+            call_id=call_id,
+            name=name,
+            args={},
+            digest="",
+            approved=False,
+            edited=False,
+            admitted=admitted,
+            preset=PresetAnswer(content=content, is_error=is_error),
+        ),
+    )
+
+
+def _rejected(decision: Reject) -> str:
+    reason = f" They said: {decision.message}" if decision.message else ""
+    return f"A person rejected this call, so it did not run.{reason}"
+
+
+def changed_by_person(args: Mapping[str, Any]) -> str:
+    """What the model reads before the result of an edited call, so that it does not ask for the original again."""
+    return f"A person changed this call before it ran. The arguments that ran: {str(dict(args))[:MAX_SHOWN_ARGUMENTS]}\n\n"
