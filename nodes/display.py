@@ -11,11 +11,13 @@ the idea of mixed-script words is that of UTS #39, section 5.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 PADDING = 24
 """Blanks in a row, inside or at the end of a line, from which on they are counted instead of shown."""
@@ -26,9 +28,9 @@ INDENT = 80
 LONG_LINE = 500
 LONG_TEXT = 10_000
 EMPTY_LINES = 6
-REPEATED = 200
-"""From these lengths (characters; lines; the same character in a row) on, a reader is warned to look at the end too."""
+"""From these lengths (characters; lines) on, a reader is warned to look at the end too."""
 
+_IN_DIFF = frozenset({"content", "old_text", "new_text"})
 _MARKS_IN_A_ROW = 3
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -36,6 +38,9 @@ _ZERO_WIDTH = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff") | _INVISIBLE
 _FOREIGN = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET", "GLAGOLITIC", "OLD ITALIC", "GOTHIC")
 # Letters of Cyrillic and Greek drawn like a Latin one: a word of these alone passes for Latin.
 _TWINS = frozenset("аеорсухіјѕһԁԛԝӏьАВЕЅІЈКМНОРСТУХѴԌԜοναρτυκιγηωχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+_SPELLED_ONE_BY_ONE = 3
+_SPECIAL = re.compile(r"([^\n\t -~])\1*")
+_REPEATS = re.compile(r"([^\s<>])\1{199,}")
 _WORD = re.compile(r"[^\W\d_]+")
 _BLANKS = re.compile(r" {2,}")
 _NEEDS_LOOK = re.compile(r"[^\n\t -~]| {24}|\n{6}|(.)\1{199}|[^\n]{500}", re.DOTALL)
@@ -65,8 +70,8 @@ def shown(text: str) -> Shown:
     text = text.replace("\r\n", "\n") if "\r" not in text.replace("\r\n", "") else text
     warnings = dict.fromkeys(_length_warnings(text))
     disguised = _disguised(text, warnings)
-    pieces = [_spell(text, at, at in disguised, warnings) for at in range(len(text))]
-    return Shown(text=_count_padding("".join(_fold(pieces)), warnings), warnings=tuple(warnings))
+    spelled = _SPECIAL.sub(lambda run: _spell(run, disguised, warnings), text)
+    return Shown(text=_count_padding(_REPEATS.sub(_fold, spelled), warnings), warnings=tuple(warnings))
 
 
 def escape_line(text: str) -> str:
@@ -86,6 +91,40 @@ def excerpt(text: str, limit: int) -> str:
     return f"{first}\n<{missing} characters not shown here, {text.count(chr(10)) + 1} lines in all>\n{last}"
 
 
+def describe(tool: str, args: Mapping[str, Any], *, diff: str | None = None) -> Shown:
+    """A tool call as a person approves it: everything that will run, each line of an argument marked as such.
+
+    A command stands as it is after `$`; a planned change of a file is its diff instead of the whole content; every
+    other argument is `name = value`, text of several lines set below its name behind `|`, so that no text can pass for
+    another argument.
+
+    Args:
+        tool: Name of the tool.
+        args: Its validated arguments.
+        diff: The unified diff of the change that the call would make, where it makes one.
+    """
+    lines, warnings = [escape_line(tool)], dict.fromkeys(shown(tool).warnings)
+    for name, value in args.items():
+        if diff is not None and name in _IN_DIFF:
+            continue
+        safe = shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        lines += _argument(escape_line(name), safe.lines())
+        warnings |= dict.fromkeys((*shown(name).warnings, *safe.warnings))
+    if diff is not None:
+        safe = shown(diff)
+        lines += [f"  {line}" for line in safe.lines() if line] or ["  (nothing changes)"]
+        warnings |= dict.fromkeys(safe.warnings)
+    return Shown(text="\n".join(lines), warnings=tuple(warnings))
+
+
+def _argument(name: str, lines: list[str]) -> list[str]:
+    if name == "command":
+        return [f"  $ {lines[0]}", *(f"  | {line}" for line in lines[1:])]
+    if len(lines) == 1:
+        return [f"  {name} = {lines[0]}"]
+    return [f"  {name} = {len(lines)} lines:", *(f"  | {line}" for line in lines)]
+
+
 def _length_warnings(text: str) -> Iterator[str]:
     if len(text) >= LONG_TEXT:
         yield f"long text: {len(text)} characters; read it to its end"
@@ -96,19 +135,32 @@ def _length_warnings(text: str) -> Iterator[str]:
         yield "characters put together from parts (not in Unicode's normal form NFC)"
 
 
-def _spell(text: str, at: int, disguised: bool, warnings: dict[str, None]) -> str:  # noqa: FBT001 -- one caller
-    char = text[at]
-    if "\x20" <= char <= "\x7e" or char in "\n\t":
-        return char
+def _spell(run: re.Match[str], disguised: set[int], warnings: dict[str, None]) -> str:
+    """A run of one and the same character outside printable ASCII, spelled out where it must be."""
+    text, char, count = run.string, run[1], len(run[0])
     kind = _hidden_kind(char)
-    if kind == "unusual blanks" and char == "\u3000" and _beside_wide(text, at):
-        return char
-    if kind is None and not disguised and not _piled(text, at):
-        return char
-    if char in "\ufe0e\ufe0f" and at and unicodedata.category(text[at - 1]) in {"So", "Sm", "Po", "Nd"}:
-        return char
-    warnings.setdefault(kind or ("look-alike characters" if disguised else "piled-up combining marks"))
-    return f"<U+{ord(char):04X}>"
+    if kind and not _is_natural(text, run.start(), char):
+        warnings.setdefault(kind)
+        code = f"U+{ord(char):04X}"
+        return f"<{code} x {count}>" if count > _SPELLED_ONE_BY_ONE else f"<{code}>" * count
+    return "".join(_spell_visible(text, at, disguised, warnings) for at in range(*run.span()))
+
+
+def _is_natural(text: str, at: int, char: str) -> bool:
+    """The ideographic space inside CJK, and the emoji presentation mark after a symbol."""
+    if char == "\u3000":
+        return _beside_wide(text, at)
+    return char in "\ufe0e\ufe0f" and at > 0 and unicodedata.category(text[at - 1]) in {"So", "Sm", "Po", "Nd"}
+
+
+def _spell_visible(text: str, at: int, disguised: set[int], warnings: dict[str, None]) -> str:
+    if at in disguised:
+        warnings.setdefault("look-alike characters")
+    elif _piled(text, at):
+        warnings.setdefault("piled-up combining marks")
+    else:
+        return text[at]
+    return f"<U+{ord(text[at]):04X}>"
 
 
 @lru_cache(maxsize=4096)
@@ -184,20 +236,10 @@ def _spelled(word: str, odd: set[int]) -> str:
     return "".join(f"<U+{ord(char):04X}>" if index in odd else char for index, char in enumerate(word))[:200]
 
 
-def _fold(pieces: list[str]) -> Iterator[str]:
-    """Runs of the same escaped character become one with a count."""
-    at = 0
-    while at < len(pieces):
-        piece, start = pieces[at], at
-        while at < len(pieces) and pieces[at] == piece:
-            at += 1
-        count = at - start
-        if len(piece) > 1 and count > 3:
-            yield f"{piece[:-1]} x {count}>"
-        elif count >= REPEATED and piece not in " \n\t":
-            yield f"{piece * 8}<{count - 16} more of this character>{piece * 8}"
-        else:
-            yield piece * count
+def _fold(run: re.Match[str]) -> str:
+    """A long run of one visible character, with a count instead of its middle: nothing is lost."""
+    edge = run[1] * 8
+    return f"{edge}<{len(run[0]) - 16} more of this character>{edge}"
 
 
 def _count_padding(text: str, warnings: dict[str, None]) -> str:
