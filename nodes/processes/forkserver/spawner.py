@@ -1,0 +1,144 @@
+"""The spawner: one small process per runtime that forks a guard for every scope, because a fork is cheap and an exec is not.
+
+It ends when the runtime does, after its last guard. A guard that is killed leaves its processes to the spawner, which is a
+subreaper as well, and kills them.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+from typing import NoReturn
+
+from nodes.processes.forkserver import containment, system, tree, wire
+from nodes.processes.forkserver.guard import Guard
+
+_ORPHAN_PATIENCE = 5
+"""Milliseconds between two attempts at orphans that still live."""
+
+
+def main(descriptor: int, runtime: int) -> NoReturn:
+    """Serves one runtime until it is gone.
+
+    Args:
+        descriptor: The spawner's end of a socket pair that keeps datagrams apart.
+        runtime: The process id of the runtime, which must be the parent.
+    """
+    try:
+        Spawner(socket.socket(fileno=descriptor), runtime).serve()
+    finally:
+        os._exit(0)
+
+
+class Spawner:
+    """The serving loop."""
+
+    def __init__(self, sock: socket.socket, runtime: int) -> None:
+        system.name_process("checkrein-spawn")
+        if system.LINUX:
+            system.become_subreaper()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        os.set_inheritable(sock.fileno(), False)
+        self._sock = sock
+        self._lister = tree.choose_lister()
+        self._bell = tree.Bell()
+        self._reaper = tree.Reaper(self._lister)
+        self._guards: set[int] = set()
+        self._orphaned = False
+        self._runtime = tree.open_process(runtime)
+        self._gone = os.getppid() != runtime  # asked after the pidfd was opened: then it is the runtime's, or it is gone
+        self._poll = select.poll()
+        for watched in (sock.fileno(), self._bell.descriptor, self._runtime):
+            if watched is not None:
+                self._poll.register(watched, select.POLLIN)
+        gc.freeze()
+
+    def serve(self) -> None:
+        """Returns when the runtime is gone and no guard is left."""
+        while not self._gone or self._guards or self._orphaned:
+            for ready, _ in self._poll.poll(_ORPHAN_PATIENCE if self._orphaned else None):
+                self._take(ready)
+            if self._orphaned:
+                self._end_orphans()
+
+    def _take(self, ready: int) -> None:
+        if ready == self._bell.descriptor:
+            self._on_child()
+        elif ready == self._runtime:
+            self._runtime_gone(ready)
+        else:
+            self._on_request()
+
+    def _runtime_gone(self, descriptor: int) -> None:
+        self._gone = True
+        self._poll.unregister(descriptor)
+
+    def _on_request(self) -> None:
+        word, descriptors = wire.receive(self._sock)
+        if not word:
+            self._runtime_gone(self._sock.fileno())
+        elif word == wire.PROBE and len(descriptors) == 1:
+            self._fork_probe(descriptors)
+        elif word == wire.START and len(descriptors) == wire.DESCRIPTORS:
+            self._fork_guard(descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _fork_guard(self, descriptors: list[int]) -> None:
+        pid = os.fork()
+        if pid:
+            self._guards.add(pid)
+            return
+        try:
+            self._leave_spawner()
+            body, *streams, control = descriptors
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            request = wire.unpack_body(body)
+            Guard(request, socket.socket(fileno=control), self._runtime, self._lister).run()
+        finally:
+            os._exit(1)
+
+    def _leave_spawner(self) -> None:
+        signal.set_wakeup_fd(-1)
+        self._bell.close()
+        self._sock.close()
+
+    def _fork_probe(self, descriptors: list[int]) -> None:
+        pid = os.fork()
+        if pid:
+            self._guards.add(pid)
+            return
+        try:
+            self._leave_spawner()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            with socket.socket(fileno=descriptors[0]) as answer:
+                answer.sendall(json.dumps(containment.probe()).encode() + b"\n")
+        finally:
+            os._exit(0)
+
+    def _on_child(self) -> None:
+        self._bell.silence()
+        self._reaper.reap()
+        ended = self._reaper.statuses
+        # An orphan can arrive a moment before or after the end of its guard is noticed, and a guard that gave up leaves some.
+        self._orphaned = self._orphaned or any(status for status in ended.values()) or bool(ended.keys() - self._guards)
+        self._guards -= ended.keys()
+        ended.clear()
+
+    def _end_orphans(self) -> None:
+        self._reaper.sweep(self._guards)
+        self._on_child_quietly()
+        self._orphaned = any(child not in self._guards for child in self._lister(os.getpid()))
+
+    def _on_child_quietly(self) -> None:
+        self._reaper.reap()
+        self._guards -= self._reaper.statuses.keys()
+        self._reaper.statuses.clear()
+        self._reaper.killed.clear()

@@ -1,0 +1,95 @@
+"""What runtime, spawner and guard say to each other.
+
+A request is one small datagram on the spawner's socket; its body is an unlinked file that travels with it, so that no size
+of arguments or environment meets a limit of the socket. Afterwards runtime and guard talk on a stream socket of their own,
+one JSON object a line. That socket is the lifeline too: only the runtime holds its other end.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import tempfile
+from typing import Any
+
+Message = dict[str, Any]
+
+START = b"start"
+"""With five descriptors: body, stdin, stdout, stderr, guard's end of the lifeline."""
+
+PROBE = b"probe"
+"""With one descriptor: the end of the socket to answer on."""
+
+DESCRIPTORS = 5
+_MAXIMUM_LINE = 1 << 20
+
+
+def pack_body(message: Message) -> int:
+    """An anonymous file that holds the message, rewound; the caller closes it."""
+    return pack_bytes(json.dumps(message).encode(), "checkrein-request")
+
+
+def pack_bytes(content: bytes, name: str) -> int:
+    """An anonymous file with this content, rewound; the caller closes it."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create(name)
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def unpack_body(descriptor: int) -> Message:
+    """Reads what `pack_body` wrote, and closes the descriptor."""
+    parts = []
+    try:
+        while part := os.read(descriptor, 1 << 20):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    message: Message = json.loads(b"".join(parts))
+    return message
+
+
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """One request and its descriptors, none of which outlives an exec. Empty bytes: the other side is gone."""
+    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    room = socket.CMSG_SPACE(DESCRIPTORS * array.array("i").itemsize)
+    try:
+        word, ancillary, _, _ = sock.recvmsg(64, room, flags)
+    except ConnectionError:
+        return b"", []
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    for descriptor in found:
+        os.set_inheritable(descriptor, False)
+    return word, list(found)
+
+
+def send_line(sock: socket.socket, message: Message) -> None:
+    """Says one thing. A reader that is gone, or that stopped reading, is no reason to stop killing."""
+    try:
+        sock.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
+    except OSError:
+        return
+
+
+class Lines:
+    """Cuts the stream into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are complete now. A line beyond 1 MiB is not ours: it is dropped."""
+        *whole, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) < _MAXIMUM_LINE else b""
+        return [json.loads(line) for line in whole if line]

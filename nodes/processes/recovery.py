@@ -1,0 +1,130 @@
+"""Ending what a dead runtime left, from what was written down about it.
+
+The guard ends its scope by itself when the runtime dies, so there is nothing to do as a rule. This covers the rest: a guard
+that still works at it, and processes whose guard was killed. A number alone is never trusted: boot, process id and start time
+must agree, and signals go through a pidfd opened before the start time is compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+
+from nodes.processes.forkserver import tree
+from nodes.processes.verdict import Identity
+
+TAG = "CHECKREIN_SCOPE"
+"""The environment variable that carries a scope's tag."""
+
+_PATIENCE = 5.0
+_SWEEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What was found.
+
+    Attributes:
+        gone: True when no process of the scope can be found any more.
+        killed: Processes that had to be killed here.
+        guard_was_alive: Whether the scope's guard was still at work.
+    """
+
+    gone: bool
+    killed: int
+    guard_was_alive: bool
+
+
+async def stop_recorded(identity: Identity) -> Recovered:
+    """Makes sure that nothing of a recorded scope lives, in any process, after any crash.
+
+    Takes up to 5 s for a guard that is still killing. Cancelling it leaves a thread that ends by itself.
+    """
+    return await asyncio.to_thread(end_recorded, identity)
+
+
+def end_recorded(identity: Identity) -> Recovered:
+    """The blocking form of `stop_recorded`."""
+    if identity.boot != tree.boot_id():
+        return Recovered(gone=True, killed=0, guard_was_alive=False)
+    was_alive, ended = _end_guard(identity)
+    killed, left = sweep_tag(identity.tag)
+    killed += _kill_exact(identity.main, identity.main_birth)
+    return Recovered(gone=ended and not left, killed=killed, guard_was_alive=was_alive)
+
+
+def _end_guard(identity: Identity) -> tuple[bool, bool]:
+    handle = pinned(identity.guard, identity.guard_birth)
+    if handle is None:
+        return False, True
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGUSR1)
+        if _ended(handle, _PATIENCE):
+            return True, True
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return True, _ended(handle, _PATIENCE)
+    except ProcessLookupError:
+        return True, True
+    except PermissionError:
+        return True, False
+    finally:
+        os.close(handle)
+
+
+def pinned(pid: int, birth: int) -> int | None:
+    """A pidfd of exactly this process, or None when it is gone or its number belongs to another; the caller closes it."""
+    handle = tree.open_process(pid) if pid > 0 else None
+    if handle is None:
+        return None
+    stat = tree.stat_of(pid)
+    if stat is not None and stat.birth == birth and stat.alive:
+        return handle
+    os.close(handle)
+    return None
+
+
+def _ended(handle: int, seconds: float) -> bool:
+    return bool(select.select([handle], [], [], seconds)[0])
+
+
+def _kill_exact(pid: int, birth: int) -> int:
+    handle = pinned(pid, birth)
+    if handle is None:
+        return 0
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return 1
+    except (ProcessLookupError, PermissionError):
+        return 0
+    finally:
+        os.close(handle)
+
+
+def sweep_tag(tag: str) -> tuple[int, bool]:
+    """Kills every process that carries the tag. Answers how many, and whether some are left.
+
+    Best effort by nature: a process may have dropped its environment. The guards' proof does not rest on it.
+    """
+    needle = f"{TAG}={tag}".encode()
+    killed = 0
+    for _ in range(_SWEEPS):
+        carriers = [(pid, stat.birth) for pid, stat in _processes() if _carries(pid, needle)]
+        if not carriers:
+            return killed, False
+        killed += sum(_kill_exact(pid, birth) for pid, birth in carriers)
+        time.sleep(0.005)
+    return killed, True
+
+
+def _processes() -> list[tuple[int, tree.Stat]]:
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    return [(pid, stat) for pid in pids if (stat := tree.stat_of(pid)) and stat.alive]
+
+
+def _carries(pid: int, needle: bytes) -> bool:
+    return needle in tree.read_small(f"/proc/{pid}/environ").split(b"\0")

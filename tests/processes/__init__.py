@@ -1,0 +1,1 @@
+"""Scopes on real processes."""
