@@ -142,11 +142,7 @@ def _deltas(reply: ScriptedReply, number: int) -> Iterator[dict[str, Any]]:
     for place, call in enumerate(reply.calls):
         first, *rest = argument_pieces(call) or ("",)
         function = {"name": call.name, "arguments": first}
-        yield {
-            "tool_calls": [
-                {"index": place, "id": call_id(call, number, place), "type": "function", "function": function}
-            ]
-        }
+        yield {"tool_calls": [{"index": place, "id": call_id(call, number, place), "type": "function", "function": function}]}
         yield from ({"tool_calls": [{"index": place, "function": {"arguments": piece}}]} for piece in rest)
 
 

@@ -295,11 +295,7 @@ def _packets(reply: ScriptedReply, events: Sequence[bytes]) -> list[bytes]:
         return list(events)
     stream = b"".join(events)
     size = reply.split
-    cuts = (
-        sorted(place for place in reply.split_at if place < len(stream))
-        if size is None
-        else range(size, len(stream), size)
-    )
+    cuts = sorted(place for place in reply.split_at if place < len(stream)) if size is None else range(size, len(stream), size)
     edges = [0, *cuts, len(stream)]
     return [stream[start:end] for start, end in itertools.pairwise(edges) if start < end]
 
@@ -317,9 +313,7 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name
-    }
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name}
     length = headers.get("content-length", "0")
     body = await reader.readexactly(int(length) if length.isdigit() else 0)
     return _Request(method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers, body=body)
@@ -329,9 +323,7 @@ async def _send_json(
     writer: asyncio.StreamWriter, status: int, body: str | dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> None:
     content = body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()
-    writer.write(
-        _head(status, {"content-type": _JSON, "content-length": str(len(content)), **(headers or {})}) + content
-    )
+    writer.write(_head(status, {"content-type": _JSON, "content-length": str(len(content)), **(headers or {})}) + content)
     await writer.drain()
 
 
@@ -364,9 +356,7 @@ async def serve(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves a script file from the command line; ends on Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m nodes.models.scripted", description="Play a model script over HTTP."
-    )
+    parser = argparse.ArgumentParser(prog="python -m nodes.models.scripted", description="Play a model script over HTTP.")
     parser.add_argument("file", type=Path, help="the script, a TOML file")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--strict", action="store_true", help="answer 400 to histories that real providers refuse")
