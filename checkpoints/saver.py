@@ -1,0 +1,267 @@
+"""LangGraph's checkpoint saver over the store: lean rows, fenced writes, answers after the commit.
+
+`aput` and `aput_writes` answer when their row is on disk, so `durability="sync"` means what LangGraph says; they are cheap
+because the writes of all runs share commits, and because a task's pending writes wait a moment for the checkpoint that
+follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_serializable_checkpoint_metadata,
+)
+
+from checkpoints import checkpoint_rows
+from checkpoints.checkpoint_codec import CheckpointCodec, Entry
+from checkpoints.checkpoint_rows import CheckpointRow, Place
+from checkpoints.packing import long_id, short_id
+from checkpoints.records import FENCE_KEY, Fence
+from checkpoints.serializer import StrictSerializer
+from checkpoints.store import Store
+from checkpoints.tx import Tx
+
+PAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckpointToPut:
+    arguments: tuple[Place, bytes, bytes | None, bytes, Sequence[tuple[bytes, bytes]], str]
+    lane: tuple[str, str]
+    checkpoint_id: str
+    entries: dict[str, tuple[Any, Entry]]
+
+
+class ThreadSaver(BaseCheckpointSaver[int]):
+    """Saves the checkpoints of every thread in a store.
+
+    The fence of a run travels as `config["configurable"][FENCE_KEY]` (a `Fence`) and is checked in the transaction of every
+    write. A writer without one is allowed while no run is live on the thread.
+
+    Args:
+        store: An open store.
+        serde: The serializer; strict by default.
+    """
+
+    serde: StrictSerializer
+
+    def __init__(self, store: Store, *, serde: StrictSerializer | None = None) -> None:
+        super().__init__(serde=serde or StrictSerializer())
+        self.store = store
+        self._codec = CheckpointCodec(store.sealer)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Stores a checkpoint and answers when it is on disk.
+
+        Raises:
+            StaleFenceError: The run no longer owns the thread.
+            ThreadBusyError: The writer has no fence and a run is live.
+            SecretInStateError: The state holds a secret.
+            StoreError: It could not be stored.
+        """
+        put = self._checkpoint_to_put(config, checkpoint, metadata)
+        await self.store.write(checkpoint_rows.put_checkpoint, *put.arguments)
+        return self._stored(put)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`aput` for a thread without an event loop."""
+        put = self._checkpoint_to_put(config, checkpoint, metadata)
+        self.store.write_blocking(checkpoint_rows.put_checkpoint, *put.arguments)
+        return self._stored(put)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Stores a task's writes, ordered before every later checkpoint. Raises like `aput`."""
+        await self.store.write_soon(checkpoint_rows.put_writes, *self._writes_to_put(config, writes, task_id, task_path))
+
+    def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        """`aput_writes` for a thread without an event loop."""
+        self.store.write_blocking(checkpoint_rows.put_writes, *self._writes_to_put(config, writes, task_id, task_path))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that the config names, or the newest of its lane.
+
+        Raises:
+            IntegrityError: A row was changed or moved, or names a type that may not be loaded.
+        """
+        return await self.store.read(self._get, config)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`aget_tuple` for a thread without an event loop."""
+        return self.store.read_blocking(self._get, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints newest first, read page by page, so a list that is held open holds nothing else up."""
+        left = limit
+        position = await self.store.read(self._position, before) if before else None
+        while left is None or left > 0:
+            page, position, more = await self.store.read(self._page, config, filter, position)
+            for found in page[:left]:
+                yield found
+            left = None if left is None else left - len(page)
+            if not more:
+                return
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """`alist` for a thread without an event loop."""
+        left = limit
+        position = self.store.read_blocking(self._position, before) if before else None
+        while left is None or left > 0:
+            page, position, more = self.store.read_blocking(self._page, config, filter, position)
+            yield from page[:left]
+            left = None if left is None else left - len(page)
+            if not more:
+                return
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What the ancestors wrote to the channels since the nearest stored value, and that value."""
+        return await self.store.read(self._history, config, channels) if channels else {}
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`aget_delta_channel_history` for a thread without an event loop."""
+        return self.store.read_blocking(self._history, config, channels) if channels else {}
+
+    def _checkpoint_to_put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> _CheckpointToPut:
+        place = self._place(config)
+        parent = get_checkpoint_id(config)
+        meta = get_serializable_checkpoint_metadata(config, metadata)
+        lane = (place.thread_id, place.ns)
+        body, blobs, entries = self._codec.pack_checkpoint(self.serde, lane, parent, checkpoint, meta)
+        parent_id = None if parent is None else short_id(parent)
+        run_id = str(meta.get("run_id") or "")
+        return _CheckpointToPut(
+            (place, short_id(checkpoint["id"]), parent_id, body, blobs, run_id), lane, checkpoint["id"], entries
+        )
+
+    def _stored(self, put: _CheckpointToPut) -> RunnableConfig:
+        self._codec.remember(put.lane, put.checkpoint_id, put.entries)
+        thread_id, ns = put.lane
+        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": put.checkpoint_id}}
+
+    def _writes_to_put(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> tuple[Place, bytes, bytes]:
+        place = self._place(config)
+        checkpoint_id = str(config["configurable"]["checkpoint_id"])
+        lane = (place.thread_id, place.ns)
+        body = self._codec.pack_writes(self.serde, lane, checkpoint_id, writes, (task_id, task_path))
+        return place, short_id(checkpoint_id), body
+
+    def _place(self, config: RunnableConfig) -> Place:
+        configurable = config["configurable"]
+        fence = configurable.get(FENCE_KEY)
+        return Place(
+            thread_id=str(configurable["thread_id"]),
+            ns=configurable.get("checkpoint_ns", ""),
+            fence=fence if isinstance(fence, Fence) else None,
+            now=self.store.clock.now(),
+        )
+
+    def _get(self, tx: Tx, config: RunnableConfig) -> CheckpointTuple | None:
+        row = self._row(tx, config)
+        return None if row is None else self._codec.open_checkpoint(self.serde, tx, row)
+
+    @staticmethod
+    def _row(tx: Tx, config: RunnableConfig) -> CheckpointRow | None:
+        configurable = config["configurable"]
+        wanted = get_checkpoint_id(config)
+        return checkpoint_rows.get_checkpoint(
+            tx,
+            str(configurable["thread_id"]),
+            configurable.get("checkpoint_ns", ""),
+            short_id(wanted) if wanted else None,
+        )
+
+    def _position(self, tx: Tx, before: RunnableConfig) -> int | None:
+        """The seq that a listing stays below; 0, so nothing, when the named checkpoint is not there."""
+        if not get_checkpoint_id(before):
+            return None
+        row = self._row(tx, before)
+        return 0 if row is None else row.seq
+
+    def _page(
+        self, tx: Tx, config: RunnableConfig | None, filter: dict[str, Any] | None, position: int | None
+    ) -> tuple[Sequence[CheckpointTuple], int | None, bool]:
+        configurable = config["configurable"] if config else {}
+        wanted = configurable.get("checkpoint_id")
+        rows = checkpoint_rows.page_of_checkpoints(
+            tx,
+            configurable.get("thread_id"),
+            configurable.get("checkpoint_ns"),
+            short_id(wanted) if wanted else None,
+            position,
+            PAGE,
+        )
+        found = (self._codec.open_checkpoint(self.serde, tx, row) for row in rows)
+        page = [each for each in found if _matches(each.metadata, filter)]
+        return page, rows[-1].seq if rows else None, len(rows) == PAGE
+
+    def _history(self, tx: Tx, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        target = self._row(tx, config)
+        left = set(channels)
+        collected: dict[str, Any] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        row = None if target is None else checkpoint_rows.parent_of(tx, target)
+        while row is not None and left:
+            for write in reversed(self._codec.open_writes(self.serde, tx, row, frozenset(left))):
+                collected[write[1]].append(write)
+            entries = [entry for entry in self._codec.unseal(row)[3] if entry[0] in left]
+            seeds |= self._codec.values(self.serde, tx, row, entries)
+            left -= seeds.keys()
+            row = checkpoint_rows.parent_of(tx, row) if left else None
+        return {channel: _history_of(channel, collected[channel], seeds) for channel in channels}
+
+
+def _history_of(channel: str, newest_first: Sequence[Any], seeds: Mapping[str, Any]) -> DeltaChannelHistory:
+    history = DeltaChannelHistory(writes=[*reversed(newest_first)])
+    if channel in seeds:
+        history["seed"] = seeds[channel]
+    return history
+
+
+def _matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
+    return all(metadata.get(key) == value for key, value in (filter or {}).items())

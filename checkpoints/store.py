@@ -1,0 +1,193 @@
+"""The store: one place for checkpoints, runs, effects and approvals, in a SQLite file or a PostgreSQL database.
+
+Everything above this file says what to do inside a transaction; this file says when it happens: writes in order by one
+writer with group commit (`writer.py`), reads beside it on connections of their own (`readers.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from checkpoints.clock import Clock, SystemClock
+from checkpoints.packing import Sealer
+from checkpoints.readers import ReadConnection, ReaderPool
+from checkpoints.sqlite import SqliteFile
+from checkpoints.store_errors import StoreClosedError
+from checkpoints.tx import Tx
+from checkpoints.watch import Signals
+from checkpoints.writer import GroupWriter, Ticket, WriteConnection, WriterStats
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
+READERS = 4
+
+
+class Backend(Protocol):
+    """A database and how its connections are made."""
+
+    name: str
+    dialect: str
+
+    def writer(self) -> WriteConnection:
+        """Opens the write connection and migrates. Called once, in the writer's thread."""
+
+    def reader(self) -> ReadConnection:
+        """Opens a read connection. Called in the thread that will use it."""
+
+
+class Store:
+    """An open store. Made by `open_store`; usable from any event loop and any thread.
+
+    Attributes:
+        clock: The clock of everything that is stored.
+        redact: Applied to every text of an event's payload before it is stored.
+        signals: Wake-ups for those in this process who wait for a row.
+    """
+
+    def __init__(self, backend: Backend, *, clock: Clock, redact: Callable[[str], str], readers: int) -> None:
+        self.clock = clock
+        self.redact = redact
+        self._backend = backend
+        self._writer = GroupWriter("checkrein-writer", backend.writer)
+        self._readers = ReaderPool("checkrein-reader", backend.reader, size=readers)
+        self.signals = Signals()
+        self._open = False
+        self._sealer: Sealer | None = None
+
+    @property
+    def sealer(self) -> Sealer:
+        """Packs and unpacks row bodies with this store's own key."""
+        assert self._sealer is not None
+        return self._sealer
+
+    @property
+    def name(self) -> str:
+        """Path or address, without credentials."""
+        return self._backend.name
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._backend.dialect
+
+    @property
+    def stats(self) -> WriterStats:
+        """What the writer did so far."""
+        return self._writer.stats
+
+    async def write(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs an operation in the next transaction and gives its value after the commit.
+
+        The order of calls is the order of execution. An operation that raises undoes only itself. Cancelling the wait
+        does not withdraw the operation. The operation may be run again when the database undid the transaction.
+
+        Raises:
+            StoreError: The commit failed; nothing of it was kept.
+        """
+        value: T = await self._queue(_bind(operation, *args, **kwargs), lazy=False).answer()
+        return value
+
+    async def write_soon(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `write`, but waits a moment for another write to share the commit with."""
+        value: T = await self._queue(_bind(operation, *args, **kwargs), lazy=True).answer()
+        return value
+
+    def write_blocking(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write` for a thread without an event loop."""
+        ticket = Ticket(_bind(operation, *args, **kwargs), None)
+        self._check_open()
+        self._writer.put(ticket)
+        value: T = ticket.block()
+        return value
+
+    async def barrier(self) -> None:
+        """Returns when everything queued before it is on disk."""
+        if not self._writer.idle:
+            await self.write(_nothing)
+
+    async def read(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a read operation on one consistent view, which holds every write queued before the call."""
+        self._check_open()
+        await self.barrier()
+        return await self._readers.read(_bind(operation, *args, **kwargs))
+
+    def read_blocking(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`read` for a thread without an event loop."""
+        self._check_open()
+        if not self._writer.idle:
+            self.write_blocking(_nothing)
+        return self._readers.read_blocking(_bind(operation, *args, **kwargs))
+
+    def start(self) -> None:
+        """Connects and migrates. Blocking; raises a StoreError."""
+        self._writer.start()
+        self._open = True
+        self._sealer = Sealer(self.write_blocking(_store_key))
+
+    def stop(self) -> None:
+        """Commits what is queued and closes every connection. Blocking."""
+        self._open = False
+        self._writer.stop()
+        self._readers.stop()
+
+    def _queue(self, operation: Callable[[Any], Any], *, lazy: bool) -> Ticket:
+        self._check_open()
+        ticket = Ticket(operation, asyncio.get_running_loop())
+        self._writer.put(ticket, lazy=lazy)
+        return ticket
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreClosedError(self.name)
+
+
+@asynccontextmanager
+async def open_store(
+    target: str | Path,
+    *,
+    clock: Clock | None = None,
+    redact: Callable[[str], str] = str,
+    busy_seconds: float = BUSY_SECONDS,
+    readers: int = READERS,
+) -> AsyncIterator[Store]:
+    """Opens the store at a file path, and closes it after the block.
+
+    Args:
+        target: A path.
+        clock: Where instants come from; the machine's clock by default.
+        redact: Applied to every text of an event's payload before it is stored.
+        busy_seconds: How long a write waits for another process before it fails with StoreBusyError.
+        readers: How many read connections there are at most.
+
+    Raises:
+        StoreError: One of its subclasses says what is wrong with the place, the file or its version.
+    """
+    backend = SqliteFile(Path(target), busy_seconds=busy_seconds)
+    store = Store(backend, clock=clock or SystemClock(), redact=redact, readers=readers)
+    await asyncio.to_thread(store.start)
+    try:
+        yield store
+    finally:
+        await asyncio.shield(asyncio.to_thread(store.stop))
+
+
+def _bind(operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[Tx], T]:
+    return lambda tx: operation(tx, *args, **kwargs)
+
+
+def _store_key(tx: Tx) -> bytes:
+    """The store's own key, drawn when the store is made."""
+    tx.execute("INSERT INTO store_info (name, value) VALUES ('key', ?) ON CONFLICT (name) DO NOTHING", (os.urandom(16).hex(),))
+    [(key,)] = tx.execute("SELECT value FROM store_info WHERE name = 'key'")
+    return bytes.fromhex(key)
+
+
+def _nothing(_tx: Tx) -> None:
+    """The operation of a barrier: its commit is the point."""

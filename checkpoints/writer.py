@@ -1,0 +1,262 @@
+"""One writer a store, and group commit: operations queue in order and share a transaction and its disk flush.
+
+An operation runs inside a savepoint, so that one that fails takes back only itself. An answer comes after the commit that
+holds it. While one batch is being flushed the next one gathers, so durability costs less a write the more there are (the
+figures behind this are about 0.3 ms for a commit of one row and of ten).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from checkpoints.run_errors import StaleFenceError
+from checkpoints.store_errors import StoreError
+
+BATCH = 512
+LAZY_SECONDS = 0.002
+
+
+class WriteConnection(Protocol):
+    """A database connection as the writer thread uses it. Every method may raise a StoreError."""
+
+    def begin(self) -> None:
+        """Opens a write transaction, waiting for other processes no longer than the store allows."""
+
+    def apply(self, operation: Callable[[Any], Any]) -> Any:
+        """Runs one operation in a savepoint: its own errors undo only itself, and go up as they are.
+
+        Raises:
+            BatchLostError: The whole transaction is gone and has to be run again.
+        """
+
+    def commit(self) -> None:
+        """Makes the transaction durable."""
+
+    def abandon(self) -> None:
+        """Rolls back whatever is open. Never fails."""
+
+    def close(self) -> None:
+        """Closes the connection."""
+
+
+class BatchLostError(Exception):
+    """The database undid the whole transaction, not only the operation that met the error.
+
+    Attributes:
+        reason: What to raise when no second try helps.
+        again: True when a second try may go better.
+    """
+
+    def __init__(self, reason: StoreError, *, again: bool) -> None:
+        self.reason = reason
+        self.again = again
+        super().__init__(str(reason))
+
+
+@dataclass(slots=True)
+class WriterStats:
+    """What the writer did since it started. `refused` counts operations whose fence was stale."""
+
+    operations: int = 0
+    commits: int = 0
+    failed: int = 0
+    refused: int = 0
+    retried: int = 0
+
+
+class Ticket:
+    """One queued operation and its answer."""
+
+    __slots__ = ("_done", "_future", "_loop", "error", "operation", "value")
+
+    def __init__(self, operation: Callable[[Any], Any], loop: asyncio.AbstractEventLoop | None) -> None:
+        self.operation = operation
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self._loop = loop
+        self._future = loop.create_future() if loop else None
+        self._done = None if loop else threading.Event()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that waits for the answer, None for a thread."""
+        return self._loop
+
+    async def answer(self) -> Any:
+        """Waits for the commit. Cancelling the wait does not withdraw the operation."""
+        assert self._future is not None
+        await self._future
+        return self._result()
+
+    def block(self) -> Any:
+        """Waits for the commit in a thread."""
+        assert self._done is not None
+        self._done.wait()
+        return self._result()
+
+    def settle(self) -> None:
+        """Wakes whoever waits. Called in the waiting loop, or in any thread for a blocking wait."""
+        if self._done is not None:
+            self._done.set()
+        elif self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def _result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class GroupWriter:
+    """The writer thread. Made by `Store`, which is its only user.
+
+    Args:
+        name: The thread's name.
+        connect: Opens the connection, in the writer thread.
+        attempts: How often a lost batch is run in all before its operations fail.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], WriteConnection], *, attempts: int = 5) -> None:
+        self.stats = WriterStats()
+        self._connect = connect
+        self._attempts = attempts
+        self._tickets: deque[Ticket] = deque()
+        # A SimpleQueue because its put never blocks, so the event loop may call it.
+        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._waking: set[asyncio.AbstractEventLoop] = set()
+        self._queued = 0
+        self._settled = 0
+        self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread and waits until it is connected; raises what connecting raised. Blocking."""
+        self._thread.start()
+        if (error := self._opened.get()) is not None:
+            self._thread.join()
+            raise error
+
+    def stop(self) -> None:
+        """Commits what is queued and ends the thread. Blocking."""
+        self._signals.put(False)
+        self._thread.join()
+
+    @property
+    def idle(self) -> bool:
+        """True when everything queued so far is committed."""
+        return self._settled == self._queued
+
+    def put(self, ticket: Ticket, *, lazy: bool = False) -> None:
+        """Queues a ticket; the order of calls is the order of execution.
+
+        The writer is woken at the end of the loop's current round, so that everything that is ready now shares a commit; a
+        lazy ticket waits `LAZY_SECONDS` for something less patient to take it along.
+        """
+        self._queued += 1
+        self._tickets.append(ticket)
+        loop = ticket.loop
+        if loop is None:
+            self._signals.put(True)
+        elif lazy:
+            loop.call_later(LAZY_SECONDS, self._wake, None)
+        elif loop not in self._waking:
+            self._waking.add(loop)
+            loop.call_soon(self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is not None:
+            self._waking.discard(loop)
+        if self._tickets:
+            self._signals.put(True)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except BaseException as error:  # noqa: BLE001 - handed to start(), which raises it
+            self._opened.put(error)
+            return
+        self._opened.put(None)
+        try:
+            running = True
+            while running:
+                running = self._signals.get()
+                while self._tickets:
+                    self._commit_batch(connection)
+        finally:
+            connection.close()
+
+    def _commit_batch(self, connection: WriteConnection) -> None:
+        batch: list[Ticket] = []
+        for attempt in range(1, self._attempts + 1):
+            try:
+                self._play(connection, batch)
+                break
+            except BatchLostError as lost:
+                connection.abandon()
+                if not lost.again or attempt == self._attempts:
+                    self._fail(batch, lost.reason)
+                    break
+                self.stats.retried += 1
+            except StoreError as error:
+                connection.abandon()
+                self._fail(batch, error)
+                break
+        self._settle(batch)
+
+    def _play(self, connection: WriteConnection, batch: list[Ticket]) -> None:
+        """Runs what the batch already holds (a second try), then what is queued, and commits."""
+        waiting = len(self._tickets)
+        try:
+            connection.begin()
+        except BaseException:
+            # Whoever waited through the failed begin gets its error; later arrivals get a begin of their own.
+            batch.extend(self._tickets.popleft() for _ in range(min(waiting, BATCH) if not batch else 0))
+            raise
+        for ticket in batch:
+            self._apply(connection, ticket)
+        while self._tickets and len(batch) < BATCH:
+            batch.append(self._tickets.popleft())
+            self._apply(connection, batch[-1])
+        connection.commit()
+        self.stats.commits += 1
+
+    @staticmethod
+    def _apply(connection: WriteConnection, ticket: Ticket) -> None:
+        ticket.error = None
+        try:
+            ticket.value = connection.apply(ticket.operation)
+        except BatchLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is awaited
+            ticket.error = error
+
+    @staticmethod
+    def _fail(batch: list[Ticket], error: BaseException) -> None:
+        for ticket in batch:
+            ticket.error = error
+
+    def _settle(self, batch: list[Ticket]) -> None:
+        self.stats.operations += len(batch)
+        self.stats.failed += sum(ticket.error is not None for ticket in batch)
+        self.stats.refused += sum(isinstance(ticket.error, StaleFenceError) for ticket in batch)
+        self._settled += len(batch)
+        by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+        for ticket in batch:
+            if ticket.loop is None:
+                ticket.settle()
+            else:
+                by_loop.setdefault(ticket.loop, []).append(ticket)
+        for loop, tickets in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle_all, tickets)
+
+
+def _settle_all(tickets: list[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.settle()
