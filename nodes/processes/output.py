@@ -148,11 +148,10 @@ class LiveBuffer:
 
     def feed(self, data: bytes) -> None:
         """Adds the next piece."""
-        self._waiting += data[-self._room :]
-        self._skipped += max(0, len(data) - self._room)
+        self._waiting += data
         if len(self._waiting) > self._room:
             self._skip(len(self._waiting) - self._room)
-        if _LF in data or len(self._waiting) >= self._room:
+        if _LF in data or self._skipped or len(self._waiting) * 2 >= self._room:
             self._news.set()
 
     def _skip(self, surplus: int) -> None:

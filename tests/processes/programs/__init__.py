@@ -1,0 +1,1 @@
+"""Programs that the tests start: misbehaving commands, and runtimes that are killed."""
