@@ -24,7 +24,7 @@ AttemptStatus = Literal["completed", "failed", "cancelled"]
 
 
 class Ask(Protocol):
-    """Makes one attempt at one model; `ChatModels.ask` is the real one."""
+    """Makes one attempt at one model; `nodes.models.chat_models.ChatModels.ask` is the real one."""
 
     async def __call__(
         self, spec: ModelSpec, messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]], watch: Watch

@@ -92,8 +92,8 @@ class RequestWriter:
         if (
             known is not None
             and known.message() is message
-            and known.content is message.content
-            and known.calls is getattr(message, "tool_calls", None)
+            and known.content is message.__dict__["content"]
+            and known.calls is message.__dict__.get("tool_calls")
         ):
             return known
         return self._write(message)
@@ -103,7 +103,7 @@ class RequestWriter:
         fragment = _Fragment(
             message=weakref.ref(message, lambda _: self._fragments.pop(key, None)),
             content=message.content,
-            calls=getattr(message, "tool_calls", None),
+            calls=message.__dict__.get("tool_calls"),
             data=b"" if _says_nothing(message) else to_json(_without_broken_arguments(self._convert(message))),
             ids=call_ids(message),
             answers=message.tool_call_id if isinstance(message, ToolMessage) else None,
