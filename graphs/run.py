@@ -94,7 +94,7 @@ class Run:
         """True once the ending is recorded and no task of the run is left."""
         return self._conductor is not None and self._conductor.done()
 
-    async def wait_stopped(self, timeout: float | None = None) -> str:
+    async def wait_stopped(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 (a bound on the wait, not on the run)
         """Waits until the ending is recorded and gives the outcome.
 
         Args:
@@ -108,7 +108,7 @@ class Run:
         return str(await asyncio.wait_for(asyncio.shield(self._conductor), timeout))
 
     async def cancel(self, reason: str) -> str:
-        """Records a cancel, stops the graph and its processes, and gives the outcome: `cancelled` unless another cause was first.
+        """Records a cancel, stops graph and processes, and gives the outcome: `cancelled` unless another cause was first.
 
         On a run that has ended nothing changes, but for approvals that still wait: they are withdrawn. Cancelling the
         await does not undo the cancel.

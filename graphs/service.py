@@ -14,12 +14,15 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import ValidationError
 
-from checkpoints.clock import Clock, fresh_id
+from checkpoints.approvals import Approvals
+from checkpoints.clock import fresh_id
 from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
+from checkpoints.lookup import align_approvals, threads_named
 from checkpoints.records import Approval, Cause, Event, NewApproval, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
+from checkpoints.store import Store
 from graphs.admission import AgentInput, Preparation
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
@@ -46,6 +49,17 @@ class UnknownThreadError(UsageError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"There is no thread or run {name!r} in this store.")
+
+
+class AmbiguousNameError(UsageError):
+    """A shortened id is the beginning of several."""
+
+    code = "ambiguous_name"
+    hint = "Give more of it."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"Several threads or runs begin with {name!r}.")
 
 
 class NothingWaitsError(UsageError):
@@ -93,12 +107,15 @@ class ThreadView:
 class Service:
     """The verbs over one store and one runtime."""
 
-    def __init__(self, *, runtime: Runtime, agent: Agent, ledger: Ledger, gate: Gate, clock: Clock) -> None:
+    def __init__(
+        self, *, runtime: Runtime, agent: Agent, store: Store, ledger: Ledger, approvals: Approvals, gate: Gate
+    ) -> None:
         self.runtime = runtime
         self._agent = agent
+        self._store = store
         self._ledger = ledger
+        self._approvals = approvals
         self._gate = gate
-        self._clock = clock
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -169,7 +186,7 @@ class Service:
         if record.status is RunStatus.AWAITING_INPUT:
             await self._ledger.withdraw(record.thread_id, reason=reason)
             return str(record.status)
-        await self._ledger.record_cause(record.run_id, Cause(kind=CauseKind.CANCEL, reason=reason, at=self._clock.now()))
+        await self._ledger.record_cause(record.run_id, Cause(kind=CauseKind.CANCEL, reason=reason, at=self._store.clock.now()))
         async for _ in self._ledger.follow(record.run_id):
             pass
         return str((await self._ledger.run(record.run_id)).status)
@@ -180,7 +197,7 @@ class Service:
 
     async def inbox(self) -> tuple[Approval, ...]:
         """Everything in the store that waits for a person."""
-        return await self._ledger.approvals(status=ApprovalStatus.PENDING)
+        return await self._approvals.inbox()
 
     async def show(self, name: str) -> ThreadView:
         """One thread whole, by its own id or that of one of its runs; a unique beginning of an id is enough.
@@ -196,7 +213,7 @@ class Service:
         return ThreadView(
             info=info,
             runs=await self._ledger.runs(thread_id=thread_id),
-            pending=await self._ledger.approvals(thread_id=thread_id, status=ApprovalStatus.PENDING),
+            pending=await self._approvals.of_thread(thread_id, pending=True),
             messages=tuple(state.values.get("messages", ())),
         )
 
@@ -220,10 +237,12 @@ class Service:
         Raises:
             UnknownThreadError: None does.
         """
-        found = await self._ledger.find(name)
-        if found is None:
+        found = await self._store.read(threads_named, name)
+        if not found:
             raise UnknownThreadError(name)
-        return found
+        if len(found) > 1:
+            raise AmbiguousNameError(name)
+        return found[0]
 
     async def find_run(self, name: str) -> RunRecord:
         """The run that a run id means, or the newest run of a thread.
@@ -274,7 +293,7 @@ class Service:
             )
             for interrupt in snapshot.interrupts
         ]
-        await self._ledger.reconcile(thread_id, waiting)
+        await self._store.write(align_approvals, thread_id, waiting, self._store.clock.now())
         return snapshot
 
     async def _asked(self, thread_id: str, interrupt_id: str) -> Interrupt:
@@ -282,12 +301,12 @@ class Service:
         snapshot = await self._reconciled(thread_id)
         if not snapshot.values:
             raise UnknownThreadError(thread_id)
-        approvals = await self._ledger.approvals(thread_id=thread_id)
+        approvals = await self._approvals.of_thread(thread_id)
         pending = {approval.interrupt_id for approval in approvals if approval.status is ApprovalStatus.PENDING}
         open_ones = [interrupt for interrupt in snapshot.interrupts if interrupt.id in pending]
         named = [interrupt for interrupt in open_ones if interrupt_id in ("", interrupt.id)]
         if not named:
-            raise NothingWaitsError(thread_id, approvals[0] if approvals else None)
+            raise NothingWaitsError(thread_id, approvals[-1] if approvals else None)
         if len(named) > 1:
             raise AnswerError(thread_id, [f"Several approvals wait; name one of {[item.id for item in named]}."])
         return named[0]

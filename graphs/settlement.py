@@ -14,13 +14,14 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from checkpoints.approvals import Approvals
 from checkpoints.errors import CheckreinError
 from checkpoints.ledger import Ledger
 from checkpoints.records import Approval, NewApproval
 from checkpoints.records import Run as RunRecord
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
 from nodes.calls import repaired, unanswered
-from nodes.processes.registry import ScopeRegistry
+from nodes.native import Native
 
 Agent = Any
 
@@ -79,9 +80,10 @@ class Ending:
 class Settlement:
     """Settles threads for runs. Stateless between runs."""
 
-    def __init__(self, ledger: Ledger, scopes: ScopeRegistry) -> None:
+    def __init__(self, ledger: Ledger, approvals: Approvals, native: Native) -> None:
         self._ledger = ledger
-        self._scopes = scopes
+        self._approvals = approvals
+        self._native = native
 
     async def open(self, agent: Agent, config: RunnableConfig, record: RunRecord, value: Any) -> Any:
         """Makes the thread ready and gives the input for LangGraph.
@@ -98,8 +100,7 @@ class Settlement:
 
     async def stop_processes(self, run_id: str) -> list[str]:
         """Stops whatever the run started and gives a note for each scope that is not proven empty."""
-        verdicts = await self._scopes.stop_owner(run_id)
-        return [f"{verdict.reason}: containment lost, processes may be left" for verdict in verdicts if not verdict.empty]
+        return await self._native.stop_owner(run_id)
 
     async def ending(self, agent: Agent, config: RunnableConfig, record: RunRecord, stop: GraphStop) -> Ending:
         """Reads where the graph stopped, writes the answers that are missing, and describes the ending."""
@@ -124,7 +125,7 @@ class Settlement:
     async def _endings(self, thread_id: str) -> dict[str, str]:
         return {
             binding["tool_call_id"]: ENDED[approval.status]
-            for approval in await self._ledger.approvals(thread_id=thread_id)
+            for approval in await self._approvals.of_thread(thread_id)
             if approval.status in ENDED
             for binding in _bindings(approval)
         }

@@ -11,7 +11,7 @@ from langgraph.types import Send
 from nodes.approval import AnyDecision, Edit, EditCheck, Reject, Respond
 from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, check
 from nodes.state import Admitted, PresetAnswer, ToolTask
-from nodes.tools.tool import Tool
+from nodes.tools.tool import Effect, Tool
 
 TOOL, NATIVE, APPROVAL = "tool", "native", "approval"
 
@@ -86,6 +86,12 @@ class Gate:
             case _:
                 return _send(call, admitted, approved=decision is not None, edited=False)
 
+    def checked(self, task: ToolTask) -> Call:
+        """The call of a task that was admitted before."""
+        call = check(self.catalog, task["call_id"], task["name"], task["args"])
+        assert isinstance(call, Call)
+        return call
+
     def admits(self, task: ToolTask) -> Call | str:
         """The last look before execution: the call when it may run, else the refusal.
 
@@ -143,3 +149,10 @@ def _rejected(decision: Reject) -> str:
 def changed_by_person(args: Mapping[str, Any]) -> str:
     """What the model reads before the result of an edited call, so that it does not ask for the original again."""
     return f"A person changed this call before it ran. The arguments that ran: {str(dict(args))[:MAX_SHOWN_ARGUMENTS]}\n\n"
+
+
+def review_mode_judge(call: Call, admitted: Admitted) -> Ruling:
+    """The review mode alone: a call with an effect asks, a pure read does not."""
+    if call.tool.effect is Effect.NONE:
+        return Ruling(verdict="allow", reason=f"{call.tool.name} changes nothing.")
+    return Ruling(verdict="ask", reason=f"{call.tool.name} has an effect and the review mode is {admitted['mode']}.")

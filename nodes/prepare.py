@@ -37,8 +37,8 @@ async def prepare(state: AgentState, runtime: Runtime[AgentContext]) -> dict[str
         update["admitted"] = terms(context)
         update["spent"] = Spent(turns=0, tool_calls=0)
         update["exit_reason"] = ""
-    else:
-        update["exit_reason"] = _limit_reached(state.get("spent") or Spent(turns=0, tool_calls=0), context)
+    elif reached := _limit_reached(state["spent"], context):
+        update["exit_reason"] = reached
     return update
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from langgraph.types import Command
 
+from checkpoints.errors import CheckreinError
 from nodes.approval import Question, ask, value_of
 from nodes.calls import Call, asked, last_reply
 from nodes.display import describe
 from nodes.gate import Gate
 from nodes.state import Admitted, AgentState
+from nodes.tools.files import planners
 
 
 async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
@@ -27,9 +28,21 @@ async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
 
 
 async def _description(call: Call, reason: str, admitted: Admitted) -> str:
-    preview = await call.tool.preview(call.arguments, admitted["workspace"]) if call.tool.preview else ""
-    lines: Sequence[str] = describe(call.tool.name, call.arguments.model_dump(mode="json"), preview)
-    return "\n".join([*lines, f"workspace: {admitted['workspace']}", f"asked because: {reason}"])
+    """What a person reads: the call as it will run, escaped, with the diff of a file's change, and where and why."""
+    shown = describe(call.tool.name, call.arguments.model_dump(mode="json"), diff=await _diff(call, admitted["workspace"]))
+    warnings = [f"warning: {warning}" for warning in shown.warnings]
+    return "\n".join([shown.text, *warnings, f"workspace: {admitted['workspace']}", f"asked because: {reason}"])
+
+
+async def _diff(call: Call, workspace: str) -> str | None:
+    """The change that a call would make to a file; None when it makes none or would be refused, which it says itself."""
+    plan = planners().get(call.tool.name)
+    if plan is None:
+        return None
+    try:
+        return (await plan(call.arguments, workspace)).diff
+    except CheckreinError:
+        return None
 
 
 class Approval:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AnyMessage
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
-from checkpoints.messages import MessagesChannel, fold_messages
+from checkpoints.messages import MessagesChannel
 
 GRAPH_VERSION = 1
 """Raised when a stored thread of the version before can no longer be continued as it is. Kept with every thread."""
 
 ReviewMode = Literal["manual", "auto"]
+
+Conversation = Annotated[list[AnyMessage], MessagesChannel()]
+"""The messages of a thread; only what is new is stored each step."""
 
 
 class Admitted(TypedDict):
@@ -44,13 +47,13 @@ class Spent(TypedDict):
 class AgentInput(TypedDict):
     """What starts a task: the new messages, as message objects or `{"role", "content"}` mappings."""
 
-    messages: Annotated[list[AnyMessage], fold_messages]
+    messages: Conversation
 
 
 class AgentOutput(TypedDict):
     """What a finished task shows: the conversation and, when a limit ended it, which one."""
 
-    messages: Annotated[list[AnyMessage], fold_messages]
+    messages: Conversation
     exit_reason: NotRequired[str]
 
 
@@ -64,7 +67,7 @@ class AgentState(TypedDict):
         exit_reason: Empty, or the limit that ended the task, for example `max_iterations_reached(30/30)`.
     """
 
-    messages: Annotated[list[AnyMessage], MessagesChannel(fold_messages)]
+    messages: Conversation
     admitted: NotRequired[Admitted]
     spent: NotRequired[Spent]
     exit_reason: NotRequired[str]

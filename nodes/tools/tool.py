@@ -84,8 +84,6 @@ class Tool:
         run: Does the work. A refusal is a ToolResult with is_error, not an exception. Cancellation stops everything the call
             started and waits for it before CancelledError goes through. None marks a native command, which the native
             subgraph runs.
-        preview: Says what a call would change, for the person who approves it (a diff for a file edit); may read, never
-            changes anything. None when the arguments already say it all.
     """
 
     name: str
@@ -93,4 +91,3 @@ class Tool:
     arguments: type[Arguments]
     effect: Effect
     run: Callable[[Any, CallSite], Awaitable[ToolResult]] | None
-    preview: Callable[[Any, str], Awaitable[str]] | None = None

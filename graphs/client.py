@@ -1,0 +1,111 @@
+"""The Python door: opens a store and a runtime over it, and closes both without leaving anything behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from checkpoints.approvals import Approvals
+from checkpoints.clock import Clock, SystemClock
+from checkpoints.journal import Journal
+from checkpoints.leases import hold_owner
+from checkpoints.ledger import Ledger
+from checkpoints.redaction import Redactor
+from checkpoints.saver import ThreadSaver
+from checkpoints.store import Store, open_store
+from graphs.admission import QuoteAuthority
+from graphs.agent import build_agent
+from graphs.runtime import Runtime
+from graphs.service import Service
+from graphs.settings import Settings, read_settings
+from graphs.settlement import Settlement
+from nodes.answering import Answering, Endpoint
+from nodes.effects import Effects
+from nodes.equipment import Equipment
+from nodes.gate import Gate, Judge, review_mode_judge
+from nodes.models.chat_models import ChatModels
+from nodes.native import Native, Surroundings
+
+from nodes.processes.environment import child_environment
+from nodes.processes.processes import Processes
+from nodes.tools.catalog import catalog
+from nodes.tools.execute import execute_tool
+from nodes.tools.files import file_tools
+from nodes.tools.tool import Tool
+
+
+@asynccontextmanager
+async def open_equipment(
+    settings: Settings, store: Store, *, judge: Judge | None = None, tools: Sequence[Tool] = ()
+) -> AsyncIterator[Equipment]:
+    """What the nodes work with, over an open store. Every process that it started is gone when the block is left."""
+    async with AsyncExitStack() as stack:
+        models = await stack.enter_async_context(ChatModels())
+        processes = await stack.enter_async_context(Processes())
+        settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        gate = Gate(
+            catalog=catalog([execute_tool(), *file_tools(), *tools]),
+            judge=judge or review_mode_judge,
+        )
+        effects = Effects(Journal(store))
+        surroundings = Surroundings(
+            environment=lambda: child_environment(os.environ),
+            spill=settings.spill,
+            confine=lambda workspace: None,
+        )
+        endpoint = Endpoint(model=settings.model, base_url=settings.base_url, key_name=settings.key_name)
+        yield Equipment(
+            gate=gate,
+            answer=Answering(endpoint, models, store.clock),
+            effects=effects,
+            native=Native(gate, effects, processes, surroundings),
+        )
+
+
+@asynccontextmanager
+async def open_checkrein(
+    store: str = "",
+    *,
+    settings: Settings | None = None,
+    judge: Judge | None = None,
+    tools: Sequence[Tool] = (),
+    clock: Clock | None = None,
+) -> AsyncIterator[Service]:
+    """Opens everything and gives the verbs; on the way out cancels what still runs and waits for it.
+
+    Args:
+        store: Path or URL of the store; the user's state folder by default.
+        settings: What the environment would say otherwise.
+        judge: The policy; the review mode's by default.
+        tools: Further tools for the agent.
+        clock: Where time comes from.
+
+    Raises:
+        StoreError, StateFolderError: The store or the state folder cannot be used; the sentence says why.
+    """
+    chosen = settings or read_settings(store)
+    key = await asyncio.to_thread(chosen.grant_key)
+    time = clock or SystemClock()
+    redact = Redactor.of_environment(os.environ).text
+    async with (
+        open_store(chosen.store, clock=time, redact=redact) as opened,
+        hold_owner(opened) as owner_id,
+        open_equipment(chosen, opened, judge=judge, tools=tools) as equipment,
+    ):
+        agent = build_agent(equipment, ThreadSaver(opened))
+        ledger, approvals = Ledger(opened), Approvals(opened)
+        settlement = Settlement(ledger, approvals, equipment.native)
+        runtime = Runtime(
+            agent=agent,
+            ledger=ledger,
+            owner_id=owner_id,
+            authority=QuoteAuthority(key, time),
+            settlement=settlement,
+            clock=time,
+        )
+        try:
+            yield Service(runtime=runtime, agent=agent, store=opened, ledger=ledger, approvals=approvals, gate=equipment.gate)
+        finally:
+            await runtime.close()

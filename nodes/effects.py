@@ -1,0 +1,180 @@
+"""The effect journal as nodes use it: an effect happens at most once, whatever dies when.
+
+`enter` comes first and says what is known of the call. A recorded result is used again. A call that started and has no
+result is unknown: a file write settles itself by looking at the file, and anything else is put to a person, through an
+ordinary approval (approve runs it again, reject leaves it as it is, respond supplies its result).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from checkpoints.errors import CheckreinError
+from checkpoints.journal import Done, EffectCall, Journal, Resolution, Unknown
+from checkpoints.records import FENCE_KEY, EffectRow, Fence
+from nodes.approval import Approve, Question, Respond, ask, value_of
+from nodes.calls import Call
+from nodes.context import AgentContext
+from nodes.display import describe
+from nodes.state import ToolTask
+from nodes.tools.files import planners
+from nodes.tools.tool import Effect, ToolResult
+from nodes.workspace.changes import Settlement, settle
+from nodes.workspace.workspace import Workspace
+
+ALREADY_DONE = "This change was made before the runtime was interrupted; the file is as the call wanted it."
+SKIPPED = (
+    "The runtime was interrupted while this call ran, so it is not known whether it had an effect. A person decided not to run "
+    "it again."
+)
+ASK_AGAIN = (
+    "The runtime was interrupted while this call ran. Nobody knows whether it had an effect. approve: run it again. "
+    "reject: leave it. respond: say what its result was."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where one call happens.
+
+    Attributes:
+        thread_id: The thread.
+        call_id: The call, unique in the thread.
+        run_id: The run; empty when something else drives the graph.
+        workspace: Absolute path that the call acts in.
+        fence: The run's right to write the thread; None when something else drives the graph.
+    """
+
+    thread_id: str
+    call_id: str
+    run_id: str
+    workspace: str
+    fence: Fence | None
+
+    @property
+    def owner(self) -> str:
+        """Who the call's processes belong to."""
+        return self.run_id or self.thread_id
+
+
+def site_of(task: ToolTask, config: RunnableConfig, runtime: Runtime[AgentContext]) -> Site:
+    """The site of a task, from what LangGraph says about the step."""
+    configurable: Mapping[str, Any] = config.get("configurable", {})
+    fence = configurable.get(FENCE_KEY)
+    held = fence if isinstance(fence, Fence) else None
+    return Site(
+        thread_id=str(configurable.get("thread_id", "")),
+        call_id=task["call_id"],
+        run_id=held.run_id if held else "",
+        workspace=task["admitted"]["workspace"],
+        fence=held,
+    )
+
+
+class Effects:
+    """The journal, for one runtime."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._planners = planners()
+
+    async def enter(self, call: Call, site: Site) -> ToolResult | None:
+        """Says what is known of a call. None means that it may run now, and that its start is on disk.
+
+        Raises:
+            GraphInterrupt: The outcome is unknown and a person is asked; nothing may catch it.
+            StaleFenceError: The run no longer owns the thread.
+        """
+        entry = await self._journal.enter(await self._intent(call, site), site.fence, start=True)
+        if isinstance(entry, Done):
+            return _read(entry.result)
+        if isinstance(entry, Unknown):
+            return await self._settle(call, site, entry.effect)
+        return None
+
+    async def identify(self, site: Site, identity: Mapping[str, Any]) -> None:
+        """Keeps where the process of a started call can be found after a crash."""
+        await self._journal.identify(site.thread_id, site.call_id, site.fence, dict(identity))
+
+    async def finish(self, site: Site, result: ToolResult) -> None:
+        """Keeps the result; on disk when it returns."""
+        await self._journal.record(site.thread_id, site.call_id, site.fence, _written(result))
+
+    async def _intent(self, call: Call, site: Site) -> EffectCall:
+        """The call as the journal keeps it. A file write also says what the file is to become, so that it can settle itself."""
+        preview = ""
+        plan = self._planners.get(call.tool.name)
+        if plan is not None:
+            with suppress(CheckreinError):  # a change that is refused has nothing to settle; the tool says why
+                preview = json.dumps((await plan(call.arguments, site.workspace)).record())
+        return EffectCall(
+            thread_id=site.thread_id,
+            call_id=site.call_id,
+            run_id=site.run_id,
+            tool=call.tool.name,
+            digest=call.digest,
+            preview=preview,
+        )
+
+    async def _settle(self, call: Call, site: Site, effect: EffectRow) -> ToolResult | None:
+        if call.tool.effect is Effect.FILE and effect.preview:
+            planned = json.loads(effect.preview)
+            match await asyncio.to_thread(_look, site.workspace, planned):
+                case Settlement.APPLIED:
+                    return await self._resolved(site, Resolution.RESULT, "the file", ToolResult(content=ALREADY_DONE))
+                case Settlement.UNTOUCHED:
+                    return await self._again(call, site, "the file")
+        return await self._ask(call, site)
+
+    async def _ask(self, call: Call, site: Site) -> ToolResult | None:
+        question = Question(
+            call=call,
+            description=unknown_description(call),
+            reason="its outcome is unknown",
+            allowed=("approve", "reject", "respond"),
+        )
+        [decision] = ask(value_of([question]), _no_edits)
+        if isinstance(decision, Approve):
+            return await self._again(call, site, "a person")
+        if isinstance(decision, Respond):
+            return await self._resolved(site, Resolution.RESULT, "a person", ToolResult(content=decision.message))
+        return await self._resolved(site, Resolution.SKIP, "a person", ToolResult(content=SKIPPED, is_error=True))
+
+    async def _again(self, call: Call, site: Site, by: str) -> None:
+        await self._journal.resolve(site.thread_id, site.call_id, Resolution.RERUN, by=by, fence=site.fence)
+        await self._journal.enter(await self._intent(call, site), site.fence, start=True)
+
+    async def _resolved(self, site: Site, how: Resolution, by: str, result: ToolResult) -> ToolResult:
+        written = _written(result)
+        await self._journal.resolve(site.thread_id, site.call_id, how, by=by, result=written, fence=site.fence)
+        return result
+
+
+def unknown_description(call: Call) -> str:
+    """What a person reads about a call whose outcome is unknown."""
+    return f"{ASK_AGAIN}\n{describe(call.tool.name, call.arguments.model_dump(mode='json')).text}"
+
+
+def _look(workspace: str, planned: Mapping[str, Any]) -> Settlement:
+    with Workspace(workspace) as folder:
+        return settle(folder, planned["path"], planned["before"], planned["after"])
+
+
+def _no_edits(call_id: str, name: str, args: Mapping[str, Any]) -> str:
+    return f"{call_id} cannot be edited: it is asked whether {name} ran, not what it should be."
+
+
+def _written(result: ToolResult) -> dict[str, Any]:
+    return {"content": result.content, "is_error": result.is_error, "details": dict(result.details)}
+
+
+def _read(stored: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(content=stored["content"], is_error=stored["is_error"], details=stored["details"])

@@ -1,0 +1,27 @@
+"""What the nodes work with: made once per runtime, closed over by the graph, never part of the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodes.effects import Effects
+from nodes.gate import Gate
+from nodes.model import Answerer
+from nodes.native import Native
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """One runtime's tools of the trade.
+
+    Attributes:
+        gate: The tools and the policy.
+        answer: Gives one model reply.
+        effects: The effect journal as nodes use it.
+        native: The native commands.
+    """
+
+    gate: Gate
+    answer: Answerer
+    effects: Effects
+    native: Native

@@ -1,0 +1,77 @@
+"""The tool step: one task per call, executed in this process; native commands have a subgraph of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from nodes.calls import Call, answer
+from nodes.context import AgentContext
+from nodes.effects import Effects, Site, site_of
+from nodes.events import emitter
+from nodes.gate import Gate, changed_by_person
+from nodes.state import ToolTask
+from nodes.tools.tool import CallSite, Effect, Emit, ToolResult
+
+
+class ToolStep:
+    """The node."""
+
+    def __init__(self, gate: Gate, effects: Effects) -> None:
+        self._gate = gate
+        self._effects = effects
+
+    async def __call__(self, task: ToolTask, config: RunnableConfig, runtime: Runtime[AgentContext]) -> dict[str, Any]:
+        """Answers one call: with what is known already, with a refusal, or with what the tool gives."""
+        preset = task.get("preset")
+        if preset is not None:
+            result = ToolResult(content=preset["content"], is_error=preset["is_error"])
+        else:
+            result = await self._admitted(task, site_of(task, config, runtime), emitter(runtime))
+        note = changed_by_person(task["args"]) if task["edited"] else ""
+        shown = ToolResult(content=note + result.content, is_error=result.is_error)
+        return {"messages": [answer(task["call_id"], task["name"], shown)]}
+
+    async def _admitted(self, task: ToolTask, site: Site, emit: Emit) -> ToolResult:
+        call = self._gate.admits(task)
+        if isinstance(call, str):
+            return ToolResult(content=call, is_error=True)
+        run = call.tool.run
+        assert run is not None
+        if call.tool.effect is Effect.NONE:
+            return await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+        known = await self._effects.enter(call, site)
+        if known is not None:
+            return known
+        result = await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+        await self._effects.finish(site, result)
+        return result
+
+
+async def _shown(call: Call, emit: Emit, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    """Runs the work between its two events."""
+    emit("tool.start", tool_call_id=call.call_id, name=call.tool.name, args=call.arguments.model_dump(mode="json"))
+    result = await work()
+    emit(
+        "tool.complete",
+        tool_call_id=call.call_id,
+        name=call.tool.name,
+        is_error=result.is_error,
+        result=result.content,
+        **result.details,
+    )
+    return result
+
+
+def _call_site(site: Site, emit: Emit) -> CallSite:
+    return CallSite(
+        call_id=site.call_id,
+        thread_id=site.thread_id,
+        run_id=site.run_id,
+        workspace=site.workspace,
+        deadline=None,
+        emit=emit,
+    )

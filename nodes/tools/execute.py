@@ -1,0 +1,73 @@
+"""The shell tool: a command in the workspace, run by the native subgraph inside one scope."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Annotated
+
+from pydantic import Field
+
+from nodes.processes.output import Output
+from nodes.processes.verdict import Reason, Verdict
+from nodes.tools.tool import Arguments, Effect, Tool, ToolResult
+
+DEFAULT_TIMEOUT = 120.0
+MAX_TIMEOUT = 86_400.0
+
+
+class Execute(Arguments):
+    """Arguments of execute."""
+
+    command: Annotated[str, Field(min_length=1, max_length=200_000, description="A bash command line.")]
+    timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT, description="Seconds after which it is killed.")] = DEFAULT_TIMEOUT
+
+
+def execute_tool() -> Tool:
+    """The tool. It has no `run`: the native subgraph does the work."""
+    return Tool(
+        name="execute",
+        description=(
+            "Run a bash command in the workspace folder and read its output. Standard input is empty. Whatever the command "
+            "leaves running is killed when it ends."
+        ),
+        arguments=Execute,
+        effect=Effect.OUTSIDE,
+        run=None,
+    )
+
+
+def shell_argv(command: str) -> tuple[str, ...]:
+    """The program that reads the command line: bash, whose grammar the policy judges, or the system's shell without it."""
+    return (shutil.which("bash") or "/bin/sh", "-c", command)
+
+
+def result_of(verdict: Verdict, output: Output, timeout: float | None) -> ToolResult:
+    """What the model reads about a command that has ended."""
+    text = output.text.rstrip("\n")
+    note = _ending(verdict, timeout)
+    if verdict.leftovers:
+        note += f" {verdict.leftovers} process(es) that it had left running were killed."
+    if output.spill is not None:
+        note += f" The full output is in {output.spill}."
+    if not verdict.contained:
+        note += " CONTAINMENT LOST: processes of this command may still be running."
+    content = f"{text}\n[{note}]" if text else f"[{note}]"
+    failed = verdict.reason is not Reason.EXIT or verdict.exit_code != 0
+    details = verdict.record() | {"spill": str(output.spill) if output.spill else ""}
+    return ToolResult(content=content, is_error=failed, details=details)
+
+
+def _ending(verdict: Verdict, timeout: float | None) -> str:
+    match verdict.reason:
+        case Reason.EXIT:
+            return f"exit code {verdict.exit_code}."
+        case Reason.TIMEOUT:
+            return f"killed after its timeout of {timeout:g} s." if timeout else "killed at the run's deadline."
+        case Reason.OUTPUT_LIMIT:
+            return "killed because it wrote too much."
+        case Reason.CANCEL | Reason.OWNER_ENDED:
+            return "cancelled: killed before it had ended, so its work may be half done."
+        case Reason.LOST:
+            return "its guard vanished, so how it ended is not known."
+        case _:
+            return f"ended: {verdict.reason}."
