@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ import aiohttp
 
 from checkpoints.errors import CheckreinError
 from checkpoints.migrations import known_version
-from graphs.settings import BASE_URL, MODEL, Settings
+from graphs.settings import API_KEYS, BASE_URL, MODEL, Settings
 from nodes.models.redact import Redactor
 from nodes.processes.errors import ProcessesError
 from nodes.processes.processes import Processes
@@ -34,9 +34,9 @@ LOW_SPACE = 256 * 1024 * 1024
 ENDPOINT_SECONDS = 10.0
 
 _REFUSALS = {
-    401: "refused the key; set the right one in {key}",
-    403: "knows the key and forbids its use; ask the service's owner for access",
-    404: "has no list of models there; the base URL usually ends in /v1",
+    401: ("refuses the key", "Set the right one in {key}."),
+    403: ("forbids the use of this key", "Ask the service's owner for access."),
+    404: ("has no list of models", "Correct the base URL: it usually ends in /v1."),
 }
 
 
@@ -59,7 +59,7 @@ class Finding:
 
 async def examine(
     settings: Settings, *, workspace: Path, environment: Mapping[str, str] = os.environ
-) -> AsyncIterator[Finding]:
+) -> AsyncGenerator[Finding, None]:
     """Everything, one finding after the other; none depends on another.
 
     Args:
@@ -161,11 +161,12 @@ async def _endpoint(settings: Settings, environment: Mapping[str, str]) -> Findi
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         text = f"{where} cannot be reached: {str(error) or 'no answer in time'}"
         return Finding(check="model endpoint", level="fail", text=text, advice="Start the service, or correct the base URL.")
-    if status >= 400:
-        what = _REFUSALS.get(status, "answered with an error; look at the service's log")
-        advice = what.format(key=settings.key_name or "CHECKREIN_API_KEY").partition("; ")
-        text = f"{where} {advice[0]} (HTTP {status})"
-        return Finding(check="model endpoint", level="fail", text=text, advice=f"{advice[2][:1].upper()}{advice[2][1:]}.")
+    if status != 200:
+        text, advice = _REFUSALS.get(
+            status, ("did not answer as a model endpoint", "Correct the base URL, or look at the service's log.")
+        )
+        advice = advice.format(key=settings.key_name or API_KEYS[0])
+        return Finding(check="model endpoint", level="fail", text=f"{where} {text} (HTTP {status})", advice=advice)
     if settings.model and names and settings.model not in names:
         text = f"{where} does not list the model {settings.model}"
         shown = ", ".join(sorted(names)[:10])

@@ -1,0 +1,109 @@
+"""Shows a run to its end, asks the person who sits here, and goes on with the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from checkpoints.records import Approval
+from checkpoints.status import RunStatus
+from graphs.cli.desk import Desk
+from graphs.cli.exits import Exit, of_outcome
+from graphs.cli.keyboard import Keyboard
+from graphs.cli.prompt import Decision, ask, asked_in, show
+from graphs.run import Run
+from graphs.service import AnswerError, Service
+from nodes.context import AgentContext
+from nodes.display import escape_line
+
+UNWATCHED = "nobody reads the command's output any more"
+
+
+async def converse(desk: Desk, service: Service, run: Run, context: AgentContext) -> Exit:
+    """Shows the run, and every run that the person's decisions start, until one ends otherwise than by asking."""
+    while True:
+        ending = await watch(desk, service, run)
+        outcome = RunStatus(ending["outcome"])
+        if outcome is not RunStatus.AWAITING_INPUT or not desk.face.may_ask:
+            return of_outcome(outcome, at_limit=not ending.get("completed", True))
+        resumed = None if desk.args.no_prompt else await _answered(desk, service, run.thread_id, context)
+        if resumed is None:
+            return _left(desk, run.thread_id)
+        run = resumed
+
+
+async def watch(desk: Desk, service: Service, run: Run) -> Mapping[str, Any]:
+    """Shows one run to its end and gives the terminal event's payload. A signal cancels the run, once.
+
+    Raises:
+        RunLostError: Another process took the run over.
+    """
+    ending: Mapping[str, Any] = {}
+    with _cancelled_by_signals(desk, service, run):
+        try:
+            async with desk.face.live():
+                async for event in run.stream():
+                    desk.face.event(event)
+                    ending = event.payload
+        except BrokenPipeError:
+            await run.cancel(UNWATCHED)
+            raise
+        await run.wait_stopped()
+    return ending
+
+
+@contextmanager
+def _cancelled_by_signals(desk: Desk, service: Service, run: Run) -> Iterator[None]:
+    """The first signal cancels the run and says so; every later one says what is still waited for."""
+    cancelling: list[asyncio.Task[str]] = []
+
+    def stop(reason: str) -> None:
+        if cancelling:
+            desk.face.say(
+                f"Still waiting for: {'; '.join(_remaining(desk, service, run)) or 'the ending to be recorded'}.", "bad"
+            )
+            return
+        cancelling.append(asyncio.create_task(run.cancel(reason), name=f"cancel of run {run.run_id}"))
+        desk.face.say(f"Cancelling ({reason}). Once more says what it still waits for.", "bad")
+
+    with desk.stops.handled_by(stop):
+        yield
+
+
+def _remaining(desk: Desk, service: Service, run: Run) -> Sequence[str]:
+    return [*service.waiting_for(run.run_id), *desk.face.open_steps()]
+
+
+async def _answered(desk: Desk, service: Service, thread_id: str, context: AgentContext) -> Run | None:
+    """Asks about what waits until an answer fits; None when the person leaves it pending."""
+    keyboard = Keyboard(desk.stops)
+    while True:
+        view = await service.show(thread_id)
+        approval = view.pending[0]
+        asked = asked_in(approval.value)
+        show(desk.face, asked)
+        decisions = await ask(desk.face, keyboard.read_line, asked)
+        if decisions is None:
+            return None
+        try:
+            return await decided(service, approval, decisions, context)
+        except AnswerError as error:
+            desk.face.say(f"{escape_line(str(error))} {escape_line(error.hint)}", "bad")
+
+
+async def decided(service: Service, approval: Approval, decisions: Sequence[Decision], context: AgentContext) -> Run:
+    """Answers one approval. Everything that the thread has stored is left to it; only what a resume needs goes along."""
+    return await service.decide(approval.thread_id, decisions, interrupt_id=approval.interrupt_id, context=context)
+
+
+def _left(desk: Desk, thread_id: str) -> Exit:
+    desk.face.say("Nothing was decided; it waits, also when this machine restarts. Later:", "bad")
+    for line in (
+        f"checkrein show {thread_id}",
+        f"checkrein approve {thread_id}",
+        f"checkrein reject {thread_id} --reason TEXT",
+    ):
+        desk.face.say(f"  {line}", "tool")
+    return Exit.AWAITING_INPUT

@@ -1,0 +1,112 @@
+"""What every command is given, and how it opens the store behind it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from checkpoints.errors import UsageError
+from graphs.cli.face import Face
+from graphs.cli.stops import Stops
+from graphs.client import open_checkrein
+from graphs.service import Service
+from nodes.context import AgentContext
+from nodes.models.script import Script
+from nodes.models.scripted import ScriptedModel
+
+SCRIPTED = "scripted"
+"""What a scripted model is called when no name is given: it answers to every name."""
+
+
+class OptionError(UsageError):
+    """An option's value cannot be used."""
+
+    code = "option"
+
+    def __init__(self, option: str, problem: str, hint: str = "") -> None:
+        self.option = option
+        self.problem = problem
+        self.hint = hint
+        super().__init__(f"{option}: {problem}.")
+
+
+class WorkspaceMissingError(UsageError):
+    """The workspace is not there, or is no folder."""
+
+    code = "workspace_missing"
+    hint = "Make the folder first, or name another one with --workspace."
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"The workspace {path} is not a folder.")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One command at work.
+
+    Attributes:
+        args: What was asked for.
+        face: Where it is shown.
+        stops: What the signals mean.
+    """
+
+    args: argparse.Namespace
+    face: Face
+    stops: Stops
+
+    @asynccontextmanager
+    async def service(self) -> AsyncIterator[Service]:
+        """The verbs over the store that was named. What still runs at the end of the block is cancelled and waited for."""
+        async with open_checkrein(store=self.args.store) as service:
+            yield service
+
+    @asynccontextmanager
+    async def runner(self) -> AsyncIterator[tuple[Service, AgentContext]]:
+        """Like `service`, with the terms for a run; the scripted model that was asked for plays as long.
+
+        Raises:
+            ScriptError: The script file cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            options = _chosen(self.args)
+            if self.args.script:
+                script = await asyncio.to_thread(Script.load, self.args.script)
+                server = await stack.enter_async_context(ScriptedModel(script))
+                options |= {"base_url": server.base_url, "model": options.get("model", SCRIPTED)}
+            yield await stack.enter_async_context(self.service()), _context(options)
+
+
+def workspace_of(args: argparse.Namespace) -> str:
+    """The folder that tools act in, absolute.
+
+    Raises:
+        WorkspaceMissingError: It is not there.
+    """
+    path = Path(args.workspace or ".").absolute()
+    if not path.is_dir():
+        raise WorkspaceMissingError(path)
+    return str(path)
+
+
+def _chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """The options that were given; one that was not keeps the context's default and counts as not chosen."""
+    names = ("model", "base_url", "review_mode", "instructions", "max_turns", "max_tool_calls", "timeout")
+    given = {name: getattr(args, name, None) for name in names}
+    options = {name: value for name, value in given.items() if value is not None}
+    return options | ({"workspace": workspace_of(args)} if args.command == "run" else {})
+
+
+def _context(options: dict[str, Any]) -> AgentContext:
+    try:
+        return AgentContext.model_validate(options)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise OptionError(f"--{str(fault['loc'][0]).replace('_', '-')}", str(fault["msg"])) from error

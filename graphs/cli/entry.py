@@ -1,0 +1,53 @@
+"""From the words of a command line to an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from graphs.cli.exits import Exit
+from graphs.cli.jsonlines import error_record, write_line
+from graphs.cli.parser import CommandLineError, parse
+
+_TERMINAL, _PIPE = "graphs.cli.on_terminal", "graphs.cli.on_pipe"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Performs one command and gives its exit status (see `exits.Exit`).
+
+    Args:
+        words: What follows the command's name; the process's own arguments when None.
+
+    Raises:
+        SystemExit: After help or version was printed.
+    """
+    given = sys.argv[1:] if words is None else list(words)
+    try:
+        chosen = parse(given)
+        # The only import inside a function in the three packages. It stands here because it costs some hundred times what
+        # parsing costs: help, version and a mistyped option answer without it, and output for programs without a terminal's
+        # renderer.
+        module = importlib.import_module(_TERMINAL if sys.stdout.isatty() and not chosen.json else _PIPE)
+        status: int = module.perform(chosen)
+    except CommandLineError as error:
+        return _refuse(error, as_json="--json" in given)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    return status
+
+
+def _refuse(error: CommandLineError, *, as_json: bool) -> int:
+    sys.stderr.write(f"checkrein: {error}\n  {error.hint}\n")
+    if as_json or not sys.stdout.isatty():
+        write_line(error_record(error.record(), Exit.USAGE))
+    return Exit.USAGE
+
+
+def _reader_left() -> int:
+    """Nobody reads the output (`checkrein list | head -1`): no error, and nothing more is written, at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.COMPLETED
