@@ -102,14 +102,15 @@ class CheckpointCodec:
         checkpoint_id: str,
         writes: Sequence[tuple[str, Any]],
         task: tuple[str, str],
+        run_id: str,
     ) -> bytes:
-        """The body of one task's writes."""
+        """The body of one task's writes; `run_id` is LangGraph's, where its server gave one."""
         task_id, task_path = task
         packed = [
             [WRITES_IDX_MAP.get(channel, index), channel, *serde.dumps_typed(value)]
             for index, (channel, value) in enumerate(writes)
         ]
-        body = [short_id(task_id), task_path, packed]
+        body = [short_id(task_id), task_path, packed, *([run_id] if run_id else [])]
         return self._sealer.pack(body, "writes", *place, short_id(checkpoint_id))
 
     def open_checkpoint(self, serde: StrictSerializer, tx: Tx, row: CheckpointRow) -> CheckpointTuple:
@@ -153,6 +154,36 @@ class CheckpointCodec:
         blobs = blobs_of(tx, row.thread_no, wanted) if wanted else {}
         return {entry[0]: self._load(serde, row, (entry[1], self._bytes(row, entry, blobs))) for entry in entries}
 
+    def metadata(self, serde: StrictSerializer, row: CheckpointRow) -> Mapping[str, Any]:
+        """The checkpoint's metadata alone."""
+        return cast("Mapping[str, Any]", self._load(serde, row, ("msgpack", self.unseal(row)[2])))
+
+    def delta_channels(self, serde: StrictSerializer, row: CheckpointRow) -> set[str]:
+        """The channels whose value at this checkpoint is rebuilt from its ancestors."""
+        return set(self.metadata(serde, row).get("counters_since_delta_snapshot") or ())
+
+    def stored_channels(self, row: CheckpointRow) -> set[str]:
+        """The channels whose value the checkpoint holds itself."""
+        return {entry[0] for entry in self.unseal(row)[3]}
+
+    def digests(self, row: CheckpointRow) -> list[bytes]:
+        """The blobs that the checkpoint refers to."""
+        return [entry[2] for entry in self.unseal(row)[3] if len(entry) == 4]
+
+    def run_of_writes(self, row: CheckpointRow, body: bytes) -> str:
+        """The LangGraph run that made a checkpoint's writes, "" when it is not known."""
+        parts = self._sealer.unpack(body, "writes", row.thread_id, row.ns, row.checkpoint_id)
+        return str(parts[3]) if len(parts) > 3 else ""
+
+    def move(self, body: bytes, old: tuple[Any, ...], new: tuple[Any, ...]) -> bytes:
+        """A body of one place, checked and sealed for another; places are as they were packed."""
+        return self._sealer.reseal(body, old, new)
+
+    @staticmethod
+    def id_of(row: CheckpointRow) -> str:
+        """The checkpoint's id as LangGraph knows it."""
+        return long_id(row.checkpoint_id)
+
     def open_writes(
         self, serde: StrictSerializer, tx: Tx, row: CheckpointRow, only: frozenset[str] | None = None
     ) -> list[PendingWrite]:
@@ -164,7 +195,7 @@ class CheckpointCodec:
         place = (row.thread_id, row.ns, row.checkpoint_id)
         merged: dict[tuple[str, int], tuple[str, str, tuple[str, bytes]]] = {}
         for body in writes_of(tx, row.lane, row.checkpoint_id):
-            task, path, writes = self._sealer.unpack(body, "writes", *place)
+            task, path, writes, *_ = self._sealer.unpack(body, "writes", *place)
             replaces = all(channel in WRITES_IDX_MAP for _, channel, _, _ in writes)
             for index, channel, kind, data in writes:
                 key = (long_id(task), index)

@@ -65,14 +65,14 @@ def put_checkpoint(
         (lane, checkpoint_id, parent_id, body),
     )
     tx.execute("UPDATE lanes SET head = ? WHERE lane = ? AND head < ?", (seq, lane, seq))
-    if run_id:
-        tx.execute("INSERT INTO lane_runs (run_id, lane) VALUES (?, ?) ON CONFLICT DO NOTHING", (run_id, lane))
+    _note_run(tx, lane, run_id)
 
 
-def put_writes(tx: Tx, place: Place, checkpoint_id: bytes, body: bytes) -> None:
+def put_writes(tx: Tx, place: Place, checkpoint_id: bytes, body: bytes, run_id: str) -> None:
     """Appends the writes of one task to a checkpoint, which may itself arrive later."""
     _, lane = _enter(tx, place)
     tx.execute("INSERT INTO writes (lane, checkpoint_id, body) VALUES (?, ?, ?)", (lane, checkpoint_id, body))
+    _note_run(tx, lane, run_id)
 
 
 def get_checkpoint(tx: Tx, thread_id: str, ns: str, checkpoint_id: bytes | None) -> CheckpointRow | None:
@@ -137,6 +137,11 @@ def blobs_of(tx: Tx, thread_no: int, digests: Sequence[bytes]) -> dict[bytes, by
         if row is not None:
             found[digest] = row[0]
     return found
+
+
+def _note_run(tx: Tx, lane: int, run_id: str) -> None:
+    if run_id:
+        tx.execute("INSERT INTO lane_runs (run_id, lane) VALUES (?, ?) ON CONFLICT DO NOTHING", (run_id, lane))
 
 
 def _enter(tx: Tx, place: Place) -> tuple[ThreadRow, int]:

@@ -23,7 +23,7 @@ from checkpoints.records import (
     ThreadInfo,
 )
 from checkpoints.run_errors import ApprovalExpiredError
-from checkpoints.status import RunStatus
+from checkpoints.status import CAUSE_ALLOWS, CauseKind, RunStatus
 from checkpoints.store import Store
 from checkpoints.thread_list import list_threads, thread_info
 from checkpoints.threads import require_fence
@@ -131,10 +131,12 @@ class Ledger:
         Raises:
             StaleFenceError: The run lives under another fence.
             UnknownRunError: No such run.
+            StoreError: A checkpoint write of the thread was lost before (a full disk, say). The run lives on: finish it
+                as failed.
         """
         now = self._store.clock.now()
-        run = await self._store.write(admission.finish, run_id, fence, outcome, payload, pending, now)
-        self._store.signals.notify("events", run_id)
+        run = await self._store.write(self._finish, run_id, fence, outcome, payload, pending, now)
+        self._announce_end(run_id)
         return run
 
     async def settle(self, run_id: str, cause: Cause, payload: Mapping[str, Any]) -> Run:
@@ -143,7 +145,7 @@ class Ledger:
         The caller has judged the owner dead and stopped its processes. Idempotent like `finish`.
         """
         run = await self._store.write(admission.settle, run_id, cause, payload, self._store.clock.now())
-        self._store.signals.notify("events", run_id)
+        self._announce_end(run_id)
         return run
 
     async def withdraw(self, thread_id: str, *, reason: str) -> tuple[Approval, ...]:
@@ -199,6 +201,25 @@ class Ledger:
     async def notes(self, run_id: str) -> tuple[Note, ...]:
         """What came after the fact: later causes, endings of approvals."""
         return await self._store.read(run_rows.list_notes, run_id)
+
+    def _finish(
+        self,
+        tx: Tx,
+        run_id: str,
+        fence: int,
+        outcome: RunStatus,
+        payload: Mapping[str, Any],
+        pending: Sequence[NewApproval],
+        now: datetime,
+    ) -> Run:
+        lost = self._store.lost(run_rows.get_run(tx, run_id).thread_id)
+        if lost is not None and outcome in CAUSE_ALLOWS[CauseKind.FINISH]:
+            raise lost
+        return admission.finish(tx, run_id, fence, outcome, payload, pending, now)
+
+    def _announce_end(self, run_id: str) -> None:
+        self._store.signals.notify("events", run_id)
+        self._store.signals.notify("cause", run_id)
 
     async def _runs_to_stop(self) -> Sequence[str]:
         return await self._store.read(run_rows.live_with_cause)

@@ -74,6 +74,17 @@ class Sealer:
         except (zlib.error, ValueError) as error:
             raise IntegrityError(kind, thread_id, f"it cannot be decoded ({error})") from error
 
+    def reseal(self, sealed: bytes, old: tuple[str | bytes, ...], new: tuple[str | bytes, ...]) -> bytes:
+        """A body that belongs to the old place, for the new one, without decoding it.
+
+        Raises:
+            IntegrityError: It does not belong to the old place.
+        """
+        body = sealed[SEAL:]
+        if not hmac.compare_digest(sealed[:SEAL], self._seal(body, old)):
+            raise IntegrityError(str(old[0]), str(old[1]), "its seal does not fit its content and place")
+        return self._seal(body, new) + body
+
     def _seal(self, body: bytes, place: tuple[str | bytes, ...]) -> bytes:
         digest = hashlib.blake2b(digest_size=SEAL, key=self._key)
         for part in place:

@@ -1,13 +1,13 @@
 """LangGraph's checkpoint saver over the store: lean rows, fenced writes, answers after the commit.
 
-`aput` and `aput_writes` answer when their row is on disk, so `durability="sync"` means what LangGraph says; they are cheap
-because the writes of all runs share commits, and because a task's pending writes wait a moment for the checkpoint that
-follows them.
+`aput` answers when its row, and everything queued before it, is on disk, so `durability="sync"` means what LangGraph
+says. `aput_writes` answers when it is queued, since LangGraph awaits it before the checkpoint that follows: both then share
+one commit. A queued write that fails makes the next checkpoint of its thread fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,12 @@ from langgraph.checkpoint.base import (
 from checkpoints import checkpoint_rows
 from checkpoints.checkpoint_codec import CheckpointCodec, Entry
 from checkpoints.checkpoint_rows import CheckpointRow, Place
-from checkpoints.packing import long_id, short_id
+from checkpoints.packing import short_id
 from checkpoints.records import FENCE_KEY, Fence
 from checkpoints.serializer import StrictSerializer
 from checkpoints.store import Store
 from checkpoints.tx import Tx
+from checkpoints.upkeep import Upkeep
 
 PAGE = 64
 
@@ -60,6 +61,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde or StrictSerializer())
         self.store = store
         self._codec = CheckpointCodec(store.sealer)
+        self._upkeep = Upkeep(self._codec, self.serde)
 
     async def aput(
         self,
@@ -77,7 +79,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
             StoreError: It could not be stored.
         """
         put = self._checkpoint_to_put(config, checkpoint, metadata)
-        await self.store.write(checkpoint_rows.put_checkpoint, *put.arguments)
+        await self.store.write(self._put, put)
         return self._stored(put)
 
     def put(
@@ -89,18 +91,30 @@ class ThreadSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """`aput` for a thread without an event loop."""
         put = self._checkpoint_to_put(config, checkpoint, metadata)
-        self.store.write_blocking(checkpoint_rows.put_checkpoint, *put.arguments)
+        self.store.write_blocking(self._put, put)
         return self._stored(put)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Stores a task's writes, ordered before every later checkpoint. Raises like `aput`."""
-        await self.store.write_soon(checkpoint_rows.put_writes, *self._writes_to_put(config, writes, task_id, task_path))
+        """Queues a task's writes before every later checkpoint, and returns.
+
+        They are on disk after the next checkpoint of any thread, after `Store.barrier`, or a moment later by themselves.
+
+        Raises:
+            SecretInStateError: A value holds a secret.
+            StoreClosedError: The store is closed.
+        """
+        self.put_writes(config, writes, task_id, task_path)
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """`aput_writes` for a thread without an event loop."""
-        self.store.write_blocking(checkpoint_rows.put_writes, *self._writes_to_put(config, writes, task_id, task_path))
+        place = self._place(config)
+        checkpoint_id = str(config["configurable"]["checkpoint_id"])
+        run_id = str((config.get("metadata") or {}).get("run_id") or "")
+        lane = (place.thread_id, place.ns)
+        body = self._codec.pack_writes(self.serde, lane, checkpoint_id, writes, (task_id, task_path), run_id)
+        self.store.post(place.thread_id, checkpoint_rows.put_writes, place, short_id(checkpoint_id), body, run_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the newest of its lane.
@@ -163,6 +177,64 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         """`aget_delta_channel_history` for a thread without an event loop."""
         return self.store.read_blocking(self._history, config, channels) if channels else {}
 
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Deletes a thread's checkpoints; ThreadBusyError while a run is live on it."""
+        await self.store.write(self._upkeep.delete, thread_id)
+        self._codec.forget()
+
+    def delete_thread(self, thread_id: str) -> None:
+        """`adelete_thread` for a thread without an event loop."""
+        self.store.write_blocking(self._upkeep.delete, thread_id)
+        self._codec.forget()
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Deletes what runs of LangGraph's server wrote, but for links that a surviving delta channel needs."""
+        await self.store.write(self._upkeep.delete_runs, run_ids)
+        self._codec.forget()
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`adelete_for_runs` for a thread without an event loop."""
+        self.store.write_blocking(self._upkeep.delete_runs, run_ids)
+        self._codec.forget()
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copies every checkpoint of a thread, with its writes and effect journal, to another one."""
+        await self.store.write(self._upkeep.copy, source_thread_id, target_thread_id, self.store.clock.now())
+        self._codec.forget()
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`acopy_thread` for a thread without an event loop."""
+        self.store.write_blocking(self._upkeep.copy, source_thread_id, target_thread_id, self.store.clock.now())
+        self._codec.forget()
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Thins threads: `keep_latest` (and all that it and pending approvals need), or `delete`.
+
+        Raises:
+            ValueError: Another strategy.
+            ThreadBusyError: A run is live on one of the threads; those before it are thinned already.
+        """
+        operation = self._strategy(strategy)
+        for thread_id in thread_ids:
+            await self.store.write(operation, thread_id)
+        self._codec.forget()
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`aprune` for a thread without an event loop."""
+        operation = self._strategy(strategy)
+        for thread_id in thread_ids:
+            self.store.write_blocking(operation, thread_id)
+        self._codec.forget()
+
+    def _strategy(self, name: str) -> Callable[[Tx, str], object]:
+        strategies: Mapping[str, Callable[[Tx, str], object]] = {
+            "keep_latest": self._upkeep.keep_latest,
+            "delete": self._upkeep.delete,
+        }
+        if name not in strategies:
+            raise ValueError(f"no prune strategy {name}: use keep_latest or delete")
+        return strategies[name]
+
     def _checkpoint_to_put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> _CheckpointToPut:
@@ -182,14 +254,10 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         thread_id, ns = put.lane
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": put.checkpoint_id}}
 
-    def _writes_to_put(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> tuple[Place, bytes, bytes]:
-        place = self._place(config)
-        checkpoint_id = str(config["configurable"]["checkpoint_id"])
-        lane = (place.thread_id, place.ns)
-        body = self._codec.pack_writes(self.serde, lane, checkpoint_id, writes, (task_id, task_path))
-        return place, short_id(checkpoint_id), body
+    def _put(self, tx: Tx, put: _CheckpointToPut) -> None:
+        if (lost := self.store.lost(put.lane[0])) is not None:
+            raise lost
+        checkpoint_rows.put_checkpoint(tx, *put.arguments)
 
     def _place(self, config: RunnableConfig) -> Place:
         configurable = config["configurable"]

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -58,6 +59,7 @@ class Store:
         self._writer = GroupWriter("checkrein-writer", backend.writer)
         self._readers = ReaderPool("checkrein-reader", backend.reader, size=readers)
         self.signals = Signals()
+        self._lost: dict[str, BaseException] = {}
         self._open = False
         self._sealer: Sealer | None = None
 
@@ -91,13 +93,28 @@ class Store:
         Raises:
             StoreError: The commit failed; nothing of it was kept.
         """
-        value: T = await self._queue(_bind(operation, *args, **kwargs), lazy=False).answer()
+        self._check_open()
+        ticket = Ticket(_bind(operation, *args, **kwargs), asyncio.get_running_loop())
+        self._writer.put(ticket)
+        value: T = await ticket.answer()
         return value
 
-    async def write_soon(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like `write`, but waits a moment for another write to share the commit with."""
-        value: T = await self._queue(_bind(operation, *args, **kwargs), lazy=True).answer()
-        return value
+    def post(self, thread_id: str, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Queues an operation of a thread and returns at once; it is on disk no later than any write queued after it.
+
+        When it fails, `lost` tells it to the next one who asks about the thread. Callable with or without an event loop.
+        """
+        self._check_open()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        ticket = Ticket(_bind(operation, *args, **kwargs), loop, partial(self._note_lost, thread_id))
+        self._writer.put(ticket, lazy=True)
+
+    def lost(self, thread_id: str) -> BaseException | None:
+        """The first failure of a posted operation of the thread, told once. Exact inside a later write's operation."""
+        return self._lost.pop(thread_id, None)
 
     def write_blocking(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write` for a thread without an event loop."""
@@ -137,11 +154,8 @@ class Store:
         self._writer.stop()
         self._readers.stop()
 
-    def _queue(self, operation: Callable[[Any], Any], *, lazy: bool) -> Ticket:
-        self._check_open()
-        ticket = Ticket(operation, asyncio.get_running_loop())
-        self._writer.put(ticket, lazy=lazy)
-        return ticket
+    def _note_lost(self, thread_id: str, error: BaseException) -> None:
+        self._lost.setdefault(thread_id, error)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -71,14 +71,26 @@ class WriterStats:
 
 
 class Ticket:
-    """One queued operation and its answer."""
+    """One queued operation and its answer.
 
-    __slots__ = ("_done", "_future", "_loop", "error", "operation", "value")
+    Args:
+        operation: What to run in the transaction.
+        loop: The event loop that waits for the answer, None for a thread.
+        lost: Called in the writer's thread when the operation failed; for operations that nobody waits for.
+    """
 
-    def __init__(self, operation: Callable[[Any], Any], loop: asyncio.AbstractEventLoop | None) -> None:
+    __slots__ = ("_done", "_error", "_future", "_loop", "_lost", "operation", "value")
+
+    def __init__(
+        self,
+        operation: Callable[[Any], Any],
+        loop: asyncio.AbstractEventLoop | None,
+        lost: Callable[[BaseException], None] | None = None,
+    ) -> None:
         self.operation = operation
         self.value: Any = None
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
+        self._lost = lost
         self._loop = loop
         self._future = loop.create_future() if loop else None
         self._done = None if loop else threading.Event()
@@ -87,6 +99,21 @@ class Ticket:
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop that waits for the answer, None for a thread."""
         return self._loop
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the operation failed, if it did."""
+        return self._error
+
+    def fail(self, error: BaseException) -> None:
+        """Notes the failure. Called in the writer's thread, before any later operation runs."""
+        self._error = error
+        if self._lost is not None:
+            self._lost(error)
+
+    def retry(self) -> None:
+        """Forgets a failure, because the operation is run again."""
+        self._error = None
 
     async def answer(self) -> Any:
         """Waits for the commit. Cancelling the wait does not withdraw the operation."""
@@ -108,8 +135,8 @@ class Ticket:
             self._future.set_result(None)
 
     def _result(self) -> Any:
-        if self.error is not None:
-            raise self.error
+        if self._error is not None:
+            raise self._error
         return self.value
 
 
@@ -130,6 +157,7 @@ class GroupWriter:
         # A SimpleQueue because its put never blocks, so the event loop may call it.
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._waking: set[asyncio.AbstractEventLoop] = set()
+        self._dozing = False
         self._queued = 0
         self._settled = 0
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -164,13 +192,17 @@ class GroupWriter:
         if loop is None:
             self._signals.put(True)
         elif lazy:
-            loop.call_later(LAZY_SECONDS, self._wake, None)
+            if not self._dozing:
+                self._dozing = True
+                loop.call_later(LAZY_SECONDS, self._wake, None)
         elif loop not in self._waking:
             self._waking.add(loop)
             loop.call_soon(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        if loop is not None:
+        if loop is None:
+            self._dozing = False
+        else:
             self._waking.discard(loop)
         if self._tickets:
             self._signals.put(True)
@@ -228,18 +260,18 @@ class GroupWriter:
 
     @staticmethod
     def _apply(connection: WriteConnection, ticket: Ticket) -> None:
-        ticket.error = None
+        ticket.retry()
         try:
             ticket.value = connection.apply(ticket.operation)
         except BatchLostError:
             raise
         except Exception as error:  # noqa: BLE001 - raised again where the answer is awaited
-            ticket.error = error
+            ticket.fail(error)
 
     @staticmethod
     def _fail(batch: list[Ticket], error: BaseException) -> None:
         for ticket in batch:
-            ticket.error = error
+            ticket.fail(error)
 
     def _settle(self, batch: list[Ticket]) -> None:
         self.stats.operations += len(batch)
