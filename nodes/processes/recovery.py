@@ -20,7 +20,7 @@ from nodes.processes.verdict import Identity
 TAG = "CHECKREIN_SCOPE"
 """The environment variable that carries a scope's tag."""
 
-_PATIENCE = 5.0
+PATIENCE = 5.0
 _SWEEPS = 20
 
 
@@ -47,26 +47,26 @@ async def stop_recorded(identity: Identity) -> Recovered:
     return await asyncio.to_thread(end_recorded, identity)
 
 
-def end_recorded(identity: Identity) -> Recovered:
-    """The blocking form of `stop_recorded`."""
+def end_recorded(identity: Identity, patience: float = PATIENCE) -> Recovered:
+    """The blocking form of `stop_recorded`; `patience` is how many seconds a live guard gets to do it itself."""
     if identity.boot != tree.boot_id():
         return Recovered(gone=True, killed=0, guard_was_alive=False)
-    was_alive, ended = _end_guard(identity)
+    was_alive, ended = _end_guard(identity, patience)
     killed, left = sweep_tag(identity.tag)
     killed += _kill_exact(identity.main, identity.main_birth)
     return Recovered(gone=ended and not left, killed=killed, guard_was_alive=was_alive)
 
 
-def _end_guard(identity: Identity) -> tuple[bool, bool]:
+def _end_guard(identity: Identity, patience: float) -> tuple[bool, bool]:
     handle = pinned(identity.guard, identity.guard_birth)
     if handle is None:
         return False, True
     try:
         signal.pidfd_send_signal(handle, signal.SIGUSR1)
-        if _ended(handle, _PATIENCE):
+        if _ended(handle, patience):
             return True, True
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-        return True, _ended(handle, _PATIENCE)
+        return True, _ended(handle, PATIENCE)
     except ProcessLookupError:
         return True, True
     except PermissionError:

@@ -226,7 +226,7 @@ class Scope:
         try:
             self._control.close()
             if message is None and self._identity.guard:
-                killed = (await self._loop.run_in_executor(self._executor, end_recorded, self._identity)).killed
+                killed = (await self._loop.run_in_executor(self._executor, end_recorded, self._identity, 0.0)).killed
             await self._pump.finish()
         finally:
             self._settle(message, killed)

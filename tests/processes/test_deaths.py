@@ -1,0 +1,234 @@
+"""Whoever dies, and whenever: the runtime, the spawner, the guard. What they kept alive goes with them (S47)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodes.processes import scope as scope_module
+from nodes.processes.processes import Processes
+from nodes.processes.recovery import stop_recorded
+from nodes.processes.scope import Scope
+from nodes.processes.verdict import Identity, Reason, Rung
+from tests.processes import corpus
+from tests.processes.corpus import PROGRAMS, Person, beats, marked
+from tests.processes.living import alive, carriers, shell
+
+TREE = "(setsid sleep 60 & setsid sleep 61 &) ; echo up; sleep 62"
+HOLDER = PROGRAMS / "holder.py"
+
+_groups = count(800_000 + os.getpid() % 100_000 * 10)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mark processes by group")
+ROOT = Person(name="root", python=sys.executable)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="deaths-"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made)
+
+
+def _gone_soon(group: int, seconds: float = 3.0) -> list[str]:
+    end = time.monotonic() + seconds
+    while (left := marked(group)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left
+
+
+async def _gone_soon_by_tag(tag: str) -> list[int]:
+    for _ in range(150):
+        if not (left := carriers(tag)):
+            break
+        await asyncio.sleep(0.02)
+    return left
+
+
+async def _up(scope: Scope) -> None:
+    async for lines in scope.lines():
+        if "up" in lines.text:
+            return
+
+
+def _race(delay: float, words: tuple[str, ...], folder: Path) -> tuple[list[str], bool]:
+    """Kills a runtime `delay` seconds after it asks for a scope. Answers who survived, and whether the command had begun."""
+    group = next(_groups)
+    began = folder / str(group)
+    line = f"touch {began}; (setsid sleep 30 &); sleep 30 & sleep 30"
+    with ROOT.popen(HOLDER, line, "0", *words, group=group) as runtime:
+        assert runtime.stdout
+        assert runtime.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        runtime.kill()
+    return _gone_soon(group), began.exists()
+
+
+def _races(number: int, folder: Path) -> tuple[list[list[str]], int]:
+    # Half of the kills fall while the scope is being made, half while it runs or forks; every fourth has no spawner yet.
+    chosen = random.Random(number)
+    delays = [chosen.uniform(0, 0.012 if index % 2 else 0.06) for index in range(number)]
+    words = [("cold",) if index % 4 == 0 else () for index in range(number)]
+    with ThreadPoolExecutor(3) as threads:
+        results = list(threads.map(_race, delays, words, [folder] * number))
+    return [survivors for survivors, _ in results if survivors], sum(begun for _, begun in results)
+
+
+@needs_root
+def test_a_runtime_killed_at_any_moment_around_a_spawn_leaves_nothing(folder: Path) -> None:
+    survivors, begun = _races(24, folder)
+    assert survivors == []
+    assert 0 < begun < 24
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@needs_root
+def test_two_hundred_runtimes_killed_around_a_spawn_leave_nothing(folder: Path) -> None:
+    survivors, begun = _races(200, folder)
+    assert survivors == []
+    assert begun >= 60
+
+
+@needs_root
+def test_a_stopped_runtime_does_not_stop_the_deadline(folder: Path) -> None:
+    group, file = next(_groups), folder / "beats"
+    line = f"exec {sys.executable} -S -E -I {PROGRAMS / 'misbehave.py'} beat {file}"
+    with ROOT.popen(HOLDER, line, "1", group=group) as runtime:
+        assert runtime.stdout
+        runtime.stdout.readline()
+        began = json.loads(runtime.stdout.readline())["began"]
+        runtime.send_signal(signal.SIGSTOP)
+        while not file.exists():
+            time.sleep(0.01)
+        time.sleep(2)
+        last = max(instant for _, instant in beats(file))
+        assert marked(group) != []  # the runtime itself, and its spawner
+        runtime.send_signal(signal.SIGCONT)
+        verdict = json.loads(runtime.stdout.readline())
+    assert (verdict["reason"], verdict["empty"]) == ("timeout", True)
+    assert (last - began) / 1e9 <= 1.3
+
+
+@needs_root
+def test_a_copy_of_the_lifeline_in_another_process_keeps_nothing_alive(folder: Path) -> None:
+    group = next(_groups)
+    with ROOT.popen(HOLDER, TREE, "0", "fork", group=group) as runtime:
+        assert runtime.stdout
+        runtime.stdout.readline()
+        identity: dict[str, Any] = json.loads(runtime.stdout.readline())
+        runtime.kill()
+        end = time.monotonic() + 3
+        while carriers(identity["tag"]) and time.monotonic() < end:
+            time.sleep(0.02)
+        left = carriers(identity["tag"])
+        for entry in marked(group):
+            os.kill(int(entry.split()[0]), signal.SIGKILL)
+    assert left == []
+
+
+@needs_root
+def test_a_command_of_an_ordinary_user_cannot_read_the_runtimes_environment_nor_signal_it() -> None:
+    """S69: a Landlock domain may neither signal nor look into what is outside of it. (Root may look anywhere.)"""
+    person = corpus.people()["ordinary"]
+    if isinstance(person, str):
+        pytest.skip(person)
+    line = "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ; kill -9 $PPID; echo alive"
+    with person.popen(HOLDER, line, "0", group=next(_groups)) as runtime:
+        assert runtime.stdout
+        *_, verdict = runtime.stdout.read().splitlines()
+    found = json.loads(verdict)
+    if found["rung"] != Rung.SCOPED:
+        pytest.skip("this kernel has no Landlock signal scope")
+    assert found["output"].count("ermi") == 2, found["output"]
+    assert found["output"].endswith("alive\n")
+
+
+@pytest.mark.anyio
+async def test_a_killed_spawner_takes_no_scope_with_it_and_is_replaced(processes: Processes) -> None:
+    scope = await processes.start(shell(TREE))
+    await _up(scope)
+    spawner = int(Path(f"/proc/{scope.identity.guard}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(spawner, signal.SIGKILL)
+    _, other = await processes.run(shell("exit 4"))
+    assert other.exit_code == 4
+    verdict = await scope.stop()
+    assert (verdict.reason, verdict.empty) == (Reason.CANCEL, True)
+    assert carriers(scope.identity.tag) == []
+
+
+@pytest.mark.anyio
+async def test_a_killed_guard_is_reported_as_lost_and_its_processes_are_killed_all_the_same(processes: Processes) -> None:
+    scope = await processes.start(shell(TREE))
+    await _up(scope)
+    os.kill(scope.identity.guard, signal.SIGKILL)
+    verdict = await scope.wait()
+    assert (verdict.reason, verdict.empty, verdict.contained) == (Reason.LOST, False, False)
+    assert await _gone_soon_by_tag(scope.identity.tag) == []
+
+
+@pytest.mark.anyio
+async def test_guard_and_spawner_killed_together_leave_nothing_that_can_be_found(processes: Processes) -> None:
+    scope = await processes.start(shell(TREE))
+    await _up(scope)
+    spawner = int(Path(f"/proc/{scope.identity.guard}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(spawner, signal.SIGKILL)
+    os.kill(scope.identity.guard, signal.SIGKILL)
+    verdict = await scope.wait()
+    assert (verdict.reason, verdict.empty) == (Reason.LOST, False)
+    assert await _gone_soon_by_tag(scope.identity.tag) == []
+    assert (await processes.run(shell("exit 5")))[1].exit_code == 5
+
+
+@pytest.mark.anyio
+async def test_a_guard_that_hangs_is_given_up_in_bounded_time(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope_module, "STOP_BUDGET", 0.2)
+    scope = await processes.start(shell(TREE))
+    await _up(scope)
+    os.kill(scope.identity.guard, signal.SIGSTOP)
+    async with asyncio.timeout(10):
+        verdict = await scope.stop()
+    assert (verdict.reason, verdict.empty) == (Reason.LOST, False)
+    assert await _gone_soon_by_tag(scope.identity.tag) == []
+    assert not alive(scope.identity.guard)
+
+
+@pytest.mark.anyio
+async def test_another_process_ends_a_recorded_scope_and_says_that_it_is_gone(processes: Processes) -> None:
+    scope = await processes.start(shell(TREE))
+    await _up(scope)
+    found = await stop_recorded(Identity.from_record(json.loads(json.dumps(scope.identity.record()))))
+    assert (found.gone, found.guard_was_alive) == (True, True)
+    verdict = await scope.wait()
+    assert (verdict.reason, verdict.empty) == (Reason.RECOVERED, True)
+    again = await stop_recorded(scope.identity)
+    assert (again.gone, again.killed, again.guard_was_alive) == (True, 0, False)
+
+
+@pytest.mark.anyio
+async def test_recovery_never_touches_a_process_that_only_has_the_same_number(processes: Processes) -> None:
+    scope = await processes.start(shell("sleep 60"))
+    real = scope.identity
+    record = real.record() | {"tag": "another", "guard_birth": real.guard_birth - 1, "main_birth": real.main_birth - 1}
+    reused = Identity.from_record(record)
+    found = await stop_recorded(reused)
+    assert (found.gone, found.killed, found.guard_was_alive) == (True, 0, False)
+    rebooted = Identity.from_record(real.record() | {"tag": "another", "boot": "an earlier boot"})
+    assert (await stop_recorded(rebooted)).killed == 0
+    assert alive(real.guard)
+    assert alive(real.main)
+    await scope.stop()
