@@ -27,7 +27,6 @@ from nodes.equipment import Equipment
 from nodes.gate import Gate, Judge, review_mode_judge
 from nodes.models.chat_models import ChatModels
 from nodes.native import Native, Surroundings
-
 from nodes.processes.environment import child_environment
 from nodes.processes.processes import Processes
 from nodes.tools.catalog import catalog

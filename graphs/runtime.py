@@ -53,7 +53,7 @@ class Runtime:
         self._clock = clock
         self._runs: dict[str, Run] = {}
 
-    async def prepare_run(self, grant: str, value: AgentInput, context: AgentContext) -> Quote:
+    async def prepare_run(self, grant: str, value: AgentInput, context: AgentContext | None = None) -> Quote:
         """Verifies a grant against its input and the thread as it stands, and prices it.
 
         Raises:
@@ -65,7 +65,7 @@ class Runtime:
         verified = self.authority.verify(grant, value)
         thread = await self._ledger.thread(value.checkpoint_thread_id)
         _still_there(verified.preparation, thread)
-        terms = await self._terms(value, context)
+        terms = await self._terms(value, context or AgentContext())
         model = verified.preparation.requested_model_ref or terms.model
         return Quote(grant=verified, quote_id=fresh_id(), model=model, input=value, terms=terms.model_dump(mode="json"))
 

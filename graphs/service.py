@@ -163,7 +163,7 @@ class Service:
         Raises:
             AnswerError: They do not fit.
         """
-        state = await self._state(thread_id)
+        state = await self.state(thread_id)
         schema = answer_to(interrupt.value, self._gate.edits(state.values["admitted"]))
         try:
             schema.model_validate({"decisions": [dict(decision) for decision in decisions]})
@@ -205,10 +205,8 @@ class Service:
         Raises:
             UnknownThreadError: No such thread.
         """
-        thread_id = await self.find_thread(name)
-        info = await self._ledger.thread(thread_id)
-        if info is None:
-            raise UnknownThreadError(name)
+        info = await self.thread_info(name)
+        thread_id = info.thread_id
         state = await self._reconciled(thread_id)
         return ThreadView(
             info=info,
@@ -216,6 +214,22 @@ class Service:
             pending=await self._approvals.of_thread(thread_id, pending=True),
             messages=tuple(state.values.get("messages", ())),
         )
+
+    async def thread_info(self, name: str) -> ThreadInfo:
+        """One thread as a quote sees it: its fence and its newest checkpoint.
+
+        Raises:
+            UnknownThreadError: No such thread.
+        """
+        info = await self._ledger.thread(await self.find_thread(name))
+        if info is None:
+            raise UnknownThreadError(name)
+        return info
+
+    async def state(self, thread_id: str) -> StateSnapshot:
+        """The graph's state of a thread: its values, what comes next, and what it waits for."""
+        snapshot: StateSnapshot = await self._agent.aget_state({"configurable": {"thread_id": thread_id}})
+        return snapshot
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
         """A run's events, stored and then live, to its end; from any process."""
@@ -273,17 +287,13 @@ class Service:
         quote = await self.runtime.prepare_run(authority.sign_preparation(preparation), value, context)
         return await self.runtime.start(authority.accept(quote))
 
-    async def _state(self, thread_id: str) -> StateSnapshot:
-        snapshot: StateSnapshot = await self._agent.aget_state({"configurable": {"thread_id": thread_id}})
-        return snapshot
-
     async def _reconciled(self, thread_id: str) -> StateSnapshot:
         """The state, with the ledger's approvals brought in line with it.
 
         A thread may be parked or answered by another driver of the graph (LangGraph Studio), which knows no ledger. The
         checkpoint says what waits; the ledger says who decided.
         """
-        snapshot = await self._state(thread_id)
+        snapshot = await self.state(thread_id)
         waiting = [
             NewApproval(
                 interrupt_id=interrupt.id,
