@@ -11,6 +11,7 @@ from checkpoints.records import Approval
 from checkpoints.status import RunStatus
 from graphs.cli.desk import Desk
 from graphs.cli.exits import Exit, of_outcome
+from graphs.cli.jsonlines import mute
 from graphs.cli.keyboard import Keyboard
 from graphs.cli.prompt import Decision, ask, asked_in, show
 from graphs.run import Run
@@ -37,6 +38,8 @@ async def converse(desk: Desk, service: Service, run: Run, context: AgentContext
 async def watch(desk: Desk, service: Service, run: Run) -> Mapping[str, Any]:
     """Shows one run to its end and gives the terminal event's payload. A signal cancels the run, once.
 
+    When nobody reads the output any more, the run is cancelled too: what it does would go unseen.
+
     Raises:
         RunLostError: Another process took the run over.
     """
@@ -48,8 +51,8 @@ async def watch(desk: Desk, service: Service, run: Run) -> Mapping[str, Any]:
                     desk.face.event(event)
                     ending = event.payload
         except BrokenPipeError:
-            await run.cancel(UNWATCHED)
-            raise
+            mute()
+            return {"outcome": await run.cancel(UNWATCHED)}
         await run.wait_stopped()
     return ending
 

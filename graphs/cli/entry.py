@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from graphs.cli.exits import Exit
-from graphs.cli.jsonlines import error_record, write_line
+from graphs.cli.jsonlines import error_record, mute, write_line
 from graphs.cli.parser import CommandLineError, parse
 
 _TERMINAL, _PIPE = "graphs.cli.on_terminal", "graphs.cli.on_pipe"
@@ -26,9 +25,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if words is None else list(words)
     try:
         chosen = parse(given)
-        # The only import inside a function in the three packages. It stands here because it costs some hundred times what
-        # parsing costs: help, version and a mistyped option answer without it, and output for programs without a terminal's
-        # renderer.
+        # The command line's one deferred import. It costs some hundred times what parsing costs, so help, version and a
+        # mistyped option answer without it; and output for programs does without a terminal's renderer.
         module = importlib.import_module(_TERMINAL if sys.stdout.isatty() and not chosen.json else _PIPE)
         status: int = module.perform(chosen)
     except CommandLineError as error:
@@ -36,7 +34,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        return _reader_left()
+        # `checkrein list | head -1`: no error.
+        mute()
+        return Exit.COMPLETED
     return status
 
 
@@ -45,9 +45,3 @@ def _refuse(error: CommandLineError, *, as_json: bool) -> int:
     if as_json or not sys.stdout.isatty():
         write_line(error_record(error.record(), Exit.USAGE))
     return Exit.USAGE
-
-
-def _reader_left() -> int:
-    """Nobody reads the output (`checkrein list | head -1`): no error, and nothing more is written, at exit either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return Exit.COMPLETED

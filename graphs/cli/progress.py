@@ -86,10 +86,16 @@ class Progress:
     def _reset(self, _payload: Mapping[str, Any]) -> list[Line]:
         return [*self._flush(), Line("(that answer broke off; the model starts again)", "quiet")]
 
-    def _attempt(self, payload: Mapping[str, Any]) -> list[Line]:
+    def _asked(self, payload: Mapping[str, Any]) -> list[Line]:
         self._model = f"waiting for {payload.get('model') or 'the model'}"
         self._since = self._clock.monotonic()
         return self._flush()
+
+    def _attempt(self, payload: Mapping[str, Any]) -> list[Line]:
+        if payload.get("status") == "completed":
+            return []
+        reason = escape_line(str(payload.get("detail") or payload.get("cause") or "no reason was given"))
+        return [*self._flush(), Line(f"The model gave no answer: {reason}", "bad")]
 
     def _reply(self, _payload: Mapping[str, Any]) -> list[Line]:
         self._model = ""
@@ -137,6 +143,7 @@ def _said(text: str) -> list[Line]:
 _TELL = {
     "token": Progress._token,  # noqa: SLF001 (the table belongs to the class)
     "stream_reset": Progress._reset,  # noqa: SLF001
+    "model_started": Progress._asked,  # noqa: SLF001
     "model_attempt": Progress._attempt,  # noqa: SLF001
     "model_reply": Progress._reply,  # noqa: SLF001
     "tool.start": Progress._start,  # noqa: SLF001

@@ -84,7 +84,7 @@ def show(face: Face, asked: Sequence[Asked]) -> None:
         face.say(f"Waiting for you, call {number} of {len(asked)} ({escape_line(call.call_id)}):", "bad")
         for line in shown(call.description).lines():
             face.say(f"  {line}", "tool")
-        _warn(face, describe(call.name, call.args).warnings)
+        _warn(face, [text for text in describe(call.name, call.args).warnings if text not in call.description])
 
 
 async def ask(face: Face, read_line: ReadLine, asked: Sequence[Asked]) -> list[Decision] | None:

@@ -28,7 +28,6 @@ from graphs.cli.prompt import (
     show,
     show_edit,
 )
-from graphs.service import NothingWaitsError
 
 Decide = Callable[[Desk, Sequence[Asked]], Awaitable[list[Decision]]]
 
@@ -73,7 +72,8 @@ async def _decide(desk: Desk, decisions_of: Decide) -> Exit:
     async with desk.runner() as (service, context):
         view = await service.show(desk.args.thread)
         if not view.pending:
-            raise NothingWaitsError(view.info.thread_id, None)
+            # The service refuses it, and knows what became of the last approval.
+            await service.decide(view.info.thread_id, [])
         approval = view.pending[0]
         _show(desk, approval)
         decisions = await decisions_of(desk, asked_in(approval.value))
