@@ -163,7 +163,7 @@ class Run:
             self.run_id,
             self._record.fence,
             ending.outcome,
-            ending.payload | ({"cleanup_errors": list(notes)} if notes else {}),
+            {**ending.payload, **({"cleanup_errors": list(notes)} if notes else {})},
             ending.approvals,
         )
         return done.status

@@ -100,6 +100,10 @@ class Runtime:
         """The run, if this process has it."""
         return self._runs.get(run_id)
 
+    def waiting_for(self, run_id: str) -> list[str]:
+        """What a run that was told to stop is still waiting for: its commands that are not proven gone."""
+        return self._settlement.running_for(run_id)
+
     async def close(self, reason: str = "the runtime was closed") -> None:
         """Cancels what still runs and waits for every ending."""
         running = [run for run in self._runs.values() if not run.stopped]

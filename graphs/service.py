@@ -111,7 +111,7 @@ class Service:
         self, *, runtime: Runtime, agent: Agent, store: Store, ledger: Ledger, approvals: Approvals, gate: Gate
     ) -> None:
         self.runtime = runtime
-        self._agent = agent
+        self.agent = agent
         self._store = store
         self._ledger = ledger
         self._approvals = approvals
@@ -157,6 +157,16 @@ class Service:
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
         return await self._start(value, context or AgentContext(), subject)
 
+    async def continue_thread(self, thread_id: str, *, context: AgentContext | None = None, subject: str = "") -> Run:
+        """Goes on from a thread's newest checkpoint without new input: after a cancel, or after a change of the state.
+
+        Raises:
+            UnknownThreadError: No such thread.
+            ThreadBusyError: A run is live on it.
+        """
+        known = await self.find_thread(thread_id)
+        return await self._start(AgentInput(value=None, checkpoint_thread_id=known), context or AgentContext(), subject)
+
     async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Sequence[Mapping[str, Any]]) -> None:
         """Holds decisions against what was asked, with the schema that the graph itself uses.
 
@@ -190,6 +200,10 @@ class Service:
         async for _ in self._ledger.follow(record.run_id):
             pass
         return str((await self._ledger.run(record.run_id)).status)
+
+    def waiting_for(self, run_id: str) -> list[str]:
+        """What a run of this process that was told to stop still waits for, a title each."""
+        return self.runtime.waiting_for(run_id)
 
     async def list(self, *, limit: int = 100) -> tuple[ThreadInfo, ...]:
         """Threads, last touched first."""
@@ -228,7 +242,7 @@ class Service:
 
     async def state(self, thread_id: str) -> StateSnapshot:
         """The graph's state of a thread: its values, what comes next, and what it waits for."""
-        snapshot: StateSnapshot = await self._agent.aget_state({"configurable": {"thread_id": thread_id}})
+        snapshot: StateSnapshot = await self.agent.aget_state({"configurable": {"thread_id": thread_id}})
         return snapshot
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:

@@ -98,6 +98,10 @@ class Settlement:
             await self._answer_leftovers(agent, config, snapshot, await self._endings(record.thread_id))
         return value
 
+    def running_for(self, run_id: str) -> list[str]:
+        """The commands that a run has running."""
+        return self._native.running_for(run_id)
+
     async def stop_processes(self, run_id: str) -> list[str]:
         """Stops whatever the run started and gives a note for each scope that is not proven empty."""
         return await self._native.stop_owner(run_id)
@@ -143,7 +147,7 @@ class Settlement:
             return
         done = [message for task in snapshot.tasks for message in _results(task.result)]
         update = done + repaired([*messages, *done], reasons, default)
-        await agent.aupdate_state(config, {"messages": update}, as_node="tool")
+        await agent.aupdate_state(_unnamed(config), {"messages": update}, as_node="tool")
 
 
 def addressed(command: Command[Any], interrupts: Sequence[Interrupt]) -> Command[Any]:
@@ -170,7 +174,14 @@ def _results(result: Any) -> list[ToolMessage]:
 async def _keep_partial(agent: Agent, config: RunnableConfig, partial: str, cause: CauseKind) -> None:
     """Keeps what the person has already seen of a reply that was cut off, marked as such and without its calls."""
     message = AIMessage(content=partial, response_metadata={"interrupted": str(cause)})
-    await agent.aupdate_state(config, {"messages": [message]}, as_node="model")
+    await agent.aupdate_state(_unnamed(config), {"messages": [message]}, as_node="model")
+
+
+def _unnamed(config: RunnableConfig) -> RunnableConfig:
+    """The config without the run's id: LangGraph takes input under the id of the newest checkpoint for a continuation, and
+    would drop the messages that follow this update.
+    """
+    return {"configurable": config["configurable"]}
 
 
 def _place(snapshot: StateSnapshot, outcome: RunStatus) -> dict[str, Any]:

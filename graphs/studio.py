@@ -47,9 +47,12 @@ async def checkpointer() -> AsyncIterator[ThreadSaver]:
     await asyncio.to_thread(settings.grant_key)  # makes the state folder too, as the command line would
     redact = Redactor.of_environment(os.environ).text
     async with open_store(settings.store, redact=redact) as store, open_equipment(settings, store) as equipment:
+        # Compiling with a saver gives it the types of the graph's state. Without them LangGraph would add them later, to a
+        # copy of the server's wrapper round the saver, and that wrapper cannot be copied (langgraph-api 0.16.7).
+        saver = build_agent(equipment, ThreadSaver(store)).checkpointer
         _compiled = build_agent(equipment)
         try:
-            yield ThreadSaver(store)
+            yield saver
         finally:
             _compiled = None
 

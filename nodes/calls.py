@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from pydantic import ValidationError
 
 from nodes.tools.tool import Arguments, Tool, ToolResult
@@ -123,7 +123,7 @@ def _ids(message: AIMessage) -> Iterable[tuple[str, str]]:
         yield broken["id"] or "", broken["name"] or ""
 
 
-def repaired(messages: Sequence[AnyMessage], reasons: Mapping[str, str], default: str) -> list[AnyMessage]:
+def repaired(messages: Sequence[AnyMessage], reasons: Mapping[str, str], default: str) -> list[BaseMessage]:
     """The update that answers every unanswered call, each answer right behind the reply that asked.
 
     Providers refuse a history in which anything stands between a call and its result, so what follows an unanswered
@@ -146,7 +146,7 @@ def repaired(messages: Sequence[AnyMessage], reasons: Mapping[str, str], default
         if isinstance(message, AIMessage) and any(call_id in missing for call_id, _ in _ids(message))
     )
     tail = messages[first + 1 :]
-    update: list[AnyMessage] = [RemoveMessage(id=message.id or "") for message in tail]
+    update: list[BaseMessage] = [RemoveMessage(id=message.id or "") for message in tail]
     update += _answered(messages[first], tail, missing, reasons, default)
     return update
 

@@ -14,15 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import Runtime
+from langgraph.config import get_config
 
 from checkpoints.errors import CheckreinError
 from checkpoints.journal import Done, EffectCall, Journal, Resolution, Unknown
 from checkpoints.records import FENCE_KEY, EffectRow, Fence
 from nodes.approval import Approve, Question, Respond, ask, value_of
 from nodes.calls import Call
-from nodes.context import AgentContext
 from nodes.display import describe
 from nodes.state import ToolTask
 from nodes.tools.files import planners
@@ -65,9 +63,9 @@ class Site:
         return self.run_id or self.thread_id
 
 
-def site_of(task: ToolTask, config: RunnableConfig, runtime: Runtime[AgentContext]) -> Site:
-    """The site of a task, from what LangGraph says about the step."""
-    configurable: Mapping[str, Any] = config.get("configurable", {})
+def site_of(task: ToolTask) -> Site:
+    """The site of a task, from what LangGraph says about the step that calls this."""
+    configurable: Mapping[str, Any] = get_config().get("configurable", {})
     fence = configurable.get(FENCE_KEY)
     held = fence if isinstance(fence, Fence) else None
     return Site(
@@ -131,7 +129,8 @@ class Effects:
                 case Settlement.APPLIED:
                     return await self._resolved(site, Resolution.RESULT, "the file", ToolResult(content=ALREADY_DONE))
                 case Settlement.UNTOUCHED:
-                    return await self._again(call, site, "the file")
+                    await self._again(call, site, "the file")
+                    return None
         return await self._ask(call, site)
 
     async def _ask(self, call: Call, site: Site) -> ToolResult | None:
@@ -143,7 +142,8 @@ class Effects:
         )
         [decision] = ask(value_of([question]), _no_edits)
         if isinstance(decision, Approve):
-            return await self._again(call, site, "a person")
+            await self._again(call, site, "a person")
+            return None
         if isinstance(decision, Respond):
             return await self._resolved(site, Resolution.RESULT, "a person", ToolResult(content=decision.message))
         return await self._resolved(site, Resolution.SKIP, "a person", ToolResult(content=SKIPPED, is_error=True))

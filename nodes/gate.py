@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+from langchain_core.messages import ToolMessage
 from langgraph.types import Send
 
 from nodes.approval import AnyDecision, Edit, EditCheck, Reject, Respond
-from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, check
+from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, answer, check
 from nodes.state import Admitted, PresetAnswer, ToolTask
-from nodes.tools.tool import Effect, Tool
+from nodes.tools.tool import Effect, Tool, ToolResult
 
 TOOL, NATIVE, APPROVAL = "tool", "native", "approval"
 
@@ -146,9 +147,13 @@ def _rejected(decision: Reject) -> str:
     return f"A person rejected this call, so it did not run.{reason}"
 
 
-def changed_by_person(args: Mapping[str, Any]) -> str:
-    """What the model reads before the result of an edited call, so that it does not ask for the original again."""
-    return f"A person changed this call before it ran. The arguments that ran: {str(dict(args))[:MAX_SHOWN_ARGUMENTS]}\n\n"
+def answer_of(task: ToolTask, result: ToolResult) -> ToolMessage:
+    """The answer to a task's call. An edited call's says what ran, so that the model does not ask for the original again."""
+    note = ""
+    if task["edited"]:
+        args = str(dict(task["args"]))[:MAX_SHOWN_ARGUMENTS]
+        note = f"A person changed this call before it ran. The arguments that ran: {args}\n\n"
+    return answer(task["call_id"], task["name"], replace(result, content=note + result.content))
 
 
 def review_mode_judge(call: Call, admitted: Admitted) -> Ruling:

@@ -12,7 +12,7 @@ from langgraph.types import Send
 from nodes.calls import UnfitCall, asked, last_reply
 from nodes.context import AgentContext
 from nodes.events import emitter
-from nodes.gate import APPROVAL, Gate, preset
+from nodes.gate import Gate, preset
 from nodes.state import AgentState, Spent
 from nodes.tools.tool import Emit, Tool
 
@@ -49,23 +49,25 @@ class Model:
         emit("model_reply", id=reply.id or "", tool_calls=len(reply.tool_calls) + len(reply.invalid_tool_calls))
         spent = state["spent"]
         calls = spent["tool_calls"] + len(reply.tool_calls) + len(reply.invalid_tool_calls)
-        return {"messages": [reply], "spent": Spent(turns=spent["turns"] + 1, tool_calls=calls)}
+        update = {"messages": [reply], "spent": Spent(turns=spent["turns"] + 1, tool_calls=calls)}
+        over = calls > context.max_tool_calls
+        return update | {"exit_reason": f"max_tool_calls_reached({calls}/{context.max_tool_calls})"} if over else update
 
-    async def route(
-        self, state: AgentState, runtime: Runtime[AgentContext]
-    ) -> Literal["approval", "tool", "native", "__end__"] | list[Send]:
-        """Where a reply goes: to the end, to a person, or straight to execution."""
+    async def route(self, state: AgentState) -> Literal["approval", "tool", "native", "__end__"] | list[Send]:
+        """Where a reply goes: to the end, to a person, or straight to execution.
+
+        Looks at the state alone, so that it also routes what somebody else wrote into the state.
+        """
         reply = last_reply(state["messages"])
         calls = asked(reply, self._gate.catalog) if reply else []
         if not calls:
             return "__end__"
         admitted = state["admitted"]
-        limit = (runtime.context or AgentContext()).max_tool_calls
-        if state["spent"]["tool_calls"] > limit:
-            reason = f"The task's limit of {limit} tool calls is reached, so this call did not run."
+        if limit := state.get("exit_reason"):
+            reason = f"The task is over ({limit}), so this call did not run."
             return [preset(call.call_id, _name(call), reason, admitted, is_error=True) for call in calls]
         if self._gate.asks(calls, admitted):
-            return APPROVAL
+            return "approval"
         return self._gate.tasks(calls, admitted, {})
 
 

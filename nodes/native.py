@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from nodes.calls import Call, answer
+from nodes.calls import Call
 from nodes.context import AgentContext
 from nodes.effects import Effects, Site, site_of
 from nodes.events import emitter
-from nodes.gate import Gate, changed_by_person
+from nodes.gate import Gate, answer_of
 from nodes.processes.errors import ProcessesError
 from nodes.processes.processes import Processes
 from nodes.processes.scope import Scope, outlast
@@ -61,15 +60,13 @@ class Native:
         self._scopes: dict[str, tuple[str, Scope]] = {}
         self._settling: dict[str, set[asyncio.Task[None]]] = {}
 
-    async def spawn(
-        self, state: NativeState, config: RunnableConfig, runtime: Runtime[AgentContext]
-    ) -> Command[Literal["watch", "__end__"]]:
+    async def spawn(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["watch", "__end__"]]:
         """Starts the command, unless the gate refuses it or the journal has its result already."""
         task = state["task"]
         call = self._gate.admits(task)
         if isinstance(call, str):
             return _done(task, ToolResult(content=call, is_error=True))
-        site = site_of(task, config, runtime)
+        site = site_of(task)
         known = await self._effects.enter(call, site)
         if known is not None:
             return _done(task, known)
@@ -89,9 +86,7 @@ class Native:
             await self._effects.identify(site, scope.identity.record())
         return Command(update={"scope": scope.identity.tag}, goto="watch")
 
-    async def watch(
-        self, state: NativeState, config: RunnableConfig, runtime: Runtime[AgentContext]
-    ) -> Command[Literal["reap", "spawn"]]:
+    async def watch(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["reap", "spawn"]]:
         """Passes live output on and waits for the verdict, which it journals.
 
         A cancellation kills the whole scope, journals that, and only then goes through.
@@ -100,18 +95,18 @@ class Native:
         _, scope = self._scopes.get(state["scope"], ("", None))
         if scope is None:
             return Command(goto="spawn")
-        site = site_of(task, config, runtime)
+        site = site_of(task)
         async with self._torn_down_when_cancelled(site, scope):
             await _pass_on(scope, task["call_id"], emitter(runtime))
             await scope.wait()
         await self._effects.finish(site, result_of(await scope.wait(), scope.output, scope.spec.timeout))
         return Command(goto="reap")
 
-    async def reap(self, state: NativeState, config: RunnableConfig, runtime: Runtime[AgentContext]) -> dict[str, Any]:
+    async def reap(self, state: NativeState, runtime: Runtime[AgentContext]) -> dict[str, Any]:
         """Turns the journalled result into the call's answer and lets go of the scope."""
         task = state["task"]
         self._scopes.pop(state["scope"], None)
-        result = await self._effects.enter(self._gate.checked(task), site_of(task, config, runtime))
+        result = await self._effects.enter(self._gate.checked(task), site_of(task))
         assert result is not None
         emitter(runtime)(
             "tool.complete",
@@ -121,7 +116,11 @@ class Native:
             result=result.content,
             **result.details,
         )
-        return {"messages": [_message(task, result)]}
+        return {"messages": [answer_of(task, result)]}
+
+    def running_for(self, owner: str) -> list[str]:
+        """The commands that a run has running, by their titles."""
+        return [scope.title for holder, scope in self._scopes.values() if holder == owner and scope.verdict is None]
 
     async def stop_owner(self, owner: str) -> list[str]:
         """Ends whatever a run still has running and gives a note for each scope that is not proven empty.
@@ -174,11 +173,5 @@ async def _pass_on(scope: Scope, call_id: str, emit: Emit) -> None:
             emit("output", tool_call_id=call_id, text=batch.text, skipped=batch.skipped)
 
 
-def _message(task: ToolTask, result: ToolResult) -> Any:
-    note = changed_by_person(task["args"]) if task["edited"] else ""
-    shown = ToolResult(content=note + result.content, is_error=result.is_error)
-    return answer(task["call_id"], task["name"], shown)
-
-
 def _done(task: ToolTask, result: ToolResult) -> Command[Literal["watch", "__end__"]]:
-    return Command(update={"messages": [_message(task, result)]}, goto="__end__")
+    return Command(update={"messages": [answer_of(task, result)]}, goto="__end__")

@@ -55,8 +55,6 @@ def _starts_task(messages: list[AnyMessage]) -> bool:
 def _limit_reached(spent: Spent, context: AgentContext) -> str:
     if spent["turns"] >= context.max_turns:
         return f"max_iterations_reached({spent['turns']}/{context.max_turns})"
-    if spent["tool_calls"] > context.max_tool_calls:
-        return f"max_tool_calls_reached({spent['tool_calls']}/{context.max_tool_calls})"
     return ""
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from nodes.calls import Call, answer
+from nodes.calls import Call
 from nodes.context import AgentContext
 from nodes.effects import Effects, Site, site_of
 from nodes.events import emitter
-from nodes.gate import Gate, changed_by_person
+from nodes.gate import Gate, answer_of
 from nodes.state import ToolTask
 from nodes.tools.tool import CallSite, Effect, Emit, ToolResult
 
@@ -24,16 +23,14 @@ class ToolStep:
         self._gate = gate
         self._effects = effects
 
-    async def __call__(self, task: ToolTask, config: RunnableConfig, runtime: Runtime[AgentContext]) -> dict[str, Any]:
+    async def __call__(self, state: ToolTask, runtime: Runtime[AgentContext]) -> dict[str, Any]:
         """Answers one call: with what is known already, with a refusal, or with what the tool gives."""
-        preset = task.get("preset")
+        preset = state.get("preset")
         if preset is not None:
             result = ToolResult(content=preset["content"], is_error=preset["is_error"])
         else:
-            result = await self._admitted(task, site_of(task, config, runtime), emitter(runtime))
-        note = changed_by_person(task["args"]) if task["edited"] else ""
-        shown = ToolResult(content=note + result.content, is_error=result.is_error)
-        return {"messages": [answer(task["call_id"], task["name"], shown)]}
+            result = await self._admitted(state, site_of(state), emitter(runtime))
+        return {"messages": [answer_of(state, result)]}
 
     async def _admitted(self, task: ToolTask, site: Site, emit: Emit) -> ToolResult:
         call = self._gate.admits(task)
