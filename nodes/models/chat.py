@@ -79,12 +79,12 @@ class WireChat(ChatOpenAI):
         self._clock = clock
         self._writer = RequestWriter(self._as_wire)
 
-    def _should_stream(self, **_: Any) -> bool:
-        """Never through LangChain's merging: `_agenerate` streams by itself, tells the callbacks, and builds the message."""
-        return False
+    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+        """Only for `astream`, which says so. `_agenerate` streams by itself and tells the callbacks."""
+        return async_api and bool(kwargs.get("stream"))
 
     def _should_use_protocol_streaming(self, **_: Any) -> bool:
-        """Never, for the same reason."""
+        """Never: it would merge chunks in LangChain's way."""
         return False
 
     def _generate(self, *_: Any, **__: Any) -> ChatResult:

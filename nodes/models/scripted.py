@@ -36,6 +36,7 @@ class ScriptedModel:
 
     Attributes:
         requests: Every chat-completions request so far, in order of arrival.
+        connections_seen: Connections that clients have opened.
 
     Args:
         script: What to play.
@@ -57,6 +58,7 @@ class ScriptedModel:
         record: Path | None = None,
     ) -> None:
         self.requests: list[RecordedRequest] = []
+        self.connections_seen = 0
         self._player = Player(script)
         self._port = port
         self._strict = strict
@@ -87,7 +89,7 @@ class ScriptedModel:
     async def wait_idle(self) -> None:
         """Waits until every answer that was begun has ended, one way or the other."""
         async with self._changed:
-            await self._changed.wait_for(lambda: all(r.status is not None for r in self.requests) and not self._busy)
+            await self._changed.wait_for(lambda: not self._busy)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.get_running_loop().create_server(self._protocol, "127.0.0.1", self._port)
@@ -105,6 +107,7 @@ class ScriptedModel:
         return asyncio.StreamReaderProtocol(WatchedReader(limit=MAX_HEAD), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections_seen += 1
         task = asyncio.current_task()
         if task is not None:
             task.set_name("scripted model connection")
