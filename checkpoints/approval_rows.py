@@ -56,15 +56,17 @@ def approval_of(row: Row) -> Approval:
 def find(tx: Tx, where: str, params: Sequence[object], limit: int = 1000) -> tuple[Approval, ...]:
     """Approvals that fit, oldest first. `where` is this package's own text."""
     rows = tx.execute(
-        f"SELECT {COLUMNS} FROM approvals WHERE {where} ORDER BY approval_no LIMIT ?",  # noqa: S608
+        f"SELECT {COLUMNS} FROM approvals WHERE {where} ORDER BY approval_no LIMIT ?",
         (*params, limit),
     )
     return tuple(approval_of(row) for row in rows)
 
 
 def ask(tx: Tx, thread_id: str, run_id: str, new: NewApproval, now: datetime) -> None:
-    """Stores what an interrupt asks. One that was there before (a partly answered turn, a run that failed before it took
-    the answer) waits again and now belongs to this run.
+    """Stores what an interrupt asks.
+
+    One that was there before (a partly answered turn, a run that failed before it took the answer) waits again and now
+    belongs to this run.
     """
     tx.execute(
         "INSERT INTO approvals (thread_id, interrupt_id, run_id, checkpoint_id, checkpoint_ns, value, digests, status,"

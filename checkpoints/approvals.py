@@ -117,7 +117,7 @@ def _select_rules(tx: Tx, thread_id: str | None) -> tuple[Rule, ...]:
     where, params = ("", ()) if thread_id is None else (" AND (scope = 'always' OR thread_id = ?)", (thread_id,))
     rows = tx.execute(
         "SELECT rule_id, scope, thread_id, tool, match, created_by, created_at FROM rules"
-        f" WHERE revoked_at IS NULL{where} ORDER BY created_at, rule_id",  # noqa: S608
+        f" WHERE revoked_at IS NULL{where} ORDER BY created_at, rule_id",
         params,
     )
     return tuple(

@@ -177,7 +177,7 @@ class CheckpointCodec:
 
     def move(self, body: bytes, old: tuple[Any, ...], new: tuple[Any, ...]) -> bytes:
         """A body of one place, checked and sealed for another; places are as they were packed."""
-        return self._sealer.reseal(body, old, new)
+        return self._sealer.close(self._sealer.open(body, old), new)
 
     @staticmethod
     def id_of(row: CheckpointRow) -> str:

@@ -79,7 +79,7 @@ def get_checkpoint(tx: Tx, thread_id: str, ns: str, checkpoint_id: bytes | None)
     """One checkpoint, the newest of its lane when no id is given."""
     which = "c.seq = l.head" if checkpoint_id is None else "c.checkpoint_id = ?"
     rows = tx.execute(
-        f"SELECT {CHECKPOINT_COLUMNS} FROM {CHECKPOINT_TABLES} WHERE t.thread_id = ? AND l.ns = ? AND {which}",  # noqa: S608
+        f"SELECT {CHECKPOINT_COLUMNS} FROM {CHECKPOINT_TABLES} WHERE t.thread_id = ? AND l.ns = ? AND {which}",
         (thread_id, ns) if checkpoint_id is None else (thread_id, ns, checkpoint_id),
     )
     row = one(rows)
@@ -116,7 +116,7 @@ def page_of_checkpoints(
     where = "WHERE " + " AND ".join(clause for clause, _ in used) if used else ""
     rows = tx.execute(
         # Which rows first, from the index alone; their bodies after that, for a page and not for the whole lane.
-        f"SELECT {CHECKPOINT_COLUMNS} FROM {CHECKPOINT_TABLES} WHERE c.seq IN"  # noqa: S608
+        f"SELECT {CHECKPOINT_COLUMNS} FROM {CHECKPOINT_TABLES} WHERE c.seq IN"
         f" (SELECT c.seq FROM {CHECKPOINT_TABLES} {where} ORDER BY c.seq DESC LIMIT ?) ORDER BY c.seq DESC",
         (*(value for _, value in used), limit),
     )

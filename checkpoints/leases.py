@@ -158,4 +158,4 @@ def _owners_and_live(tx: Tx) -> tuple[list[Owner], tuple[Run, ...]]:
 
 
 _FIELDS = ("owner_id", "host", "boot_id", "pid", "birth", "beat")
-_SELECT = f"SELECT {', '.join(_FIELDS)} FROM owners"  # noqa: S608 - constants
+_SELECT = f"SELECT {', '.join(_FIELDS)} FROM owners"

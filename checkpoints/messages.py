@@ -8,7 +8,7 @@ at most one snapshot and as many messages again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, convert_to_messages
 from langgraph.channels import DeltaChannel
@@ -16,7 +16,6 @@ from langgraph.checkpoint.base import PendingWrite
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
-from typing_extensions import Self
 
 FEWEST = 32
 """No snapshot before so many messages have come."""
@@ -59,19 +58,23 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
     there for that and need not be given.
     """
 
-    __slots__ = ("_base", "_fresh")
+    __slots__ = ("base", "fresh")
+    base: int
+    """Messages in the last snapshot."""
+    fresh: int
+    """Messages that came since."""
 
     def __init__(
         self, reducer: Reducer = fold_messages, typ: type[Any] | None = None, *, snapshot_frequency: int = NEVER
     ) -> None:
-        self._base = 0
-        self._fresh = 0
+        self.base = 0
+        self.fresh = 0
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
     def snapshot_frequency(self) -> int:
         """1 when a snapshot is due, else more than LangGraph will ever count."""
-        return 1 if self._fresh >= max(FEWEST, self._base) else NEVER
+        return 1 if self.fresh >= max(FEWEST, self.base) else NEVER
 
     @snapshot_frequency.setter
     def snapshot_frequency(self, _value: int) -> None:
@@ -85,26 +88,26 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
     def copy(self) -> Self:
         """A copy with the same value and the same distance to its next snapshot."""
         new = super().copy()
-        new._base, new._fresh = self._base, self._fresh
+        new.base, new.fresh = self.base, self.fresh
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """A channel that starts from a snapshot, or empty."""
         new = super().from_checkpoint(checkpoint)
-        new._base, new._fresh = len(new.value), 0
+        new.base, new.fresh = len(new.value), 0
         return new
 
     def replay_writes(self, writes: Sequence[PendingWrite]) -> None:
         """Applies what came since the snapshot."""
         super().replay_writes(writes)
-        self._fresh += sum(_weight(value) for _, _, value in writes)
+        self.fresh += sum(_weight(value) for _, _, value in writes)
 
     def update(self, values: Sequence[Any]) -> bool:
         """Applies one superstep's writes. A snapshot that was due before it has been taken."""
         if self.snapshot_frequency == 1:
-            self._base, self._fresh = len(self.value), 0
+            self.base, self.fresh = len(self.value), 0
         changed = super().update(values)
-        self._fresh += sum(_weight(value) for value in values)
+        self.fresh += sum(_weight(value) for value in values)
         return changed
 
 

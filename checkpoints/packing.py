@@ -57,7 +57,7 @@ class Sealer:
         squeezer = zlib.compressobj(LEVEL, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
         squeezed = squeezer.compress(raw) + squeezer.flush()
         body = b"\x01" + squeezed if len(squeezed) < len(raw) else b"\x00" + raw
-        return self._seal(body, place) + body
+        return self.close(body, place)
 
     def unpack(self, sealed: bytes, kind: str, thread_id: str, *place: str | bytes) -> Any:
         """The value of a body that belongs to the place.
@@ -65,25 +65,27 @@ class Sealer:
         Raises:
             IntegrityError: It does not, or was changed.
         """
-        seal, body = sealed[:SEAL], sealed[SEAL:]
-        if not hmac.compare_digest(seal, self._seal(body, (kind, thread_id, *place))):
-            raise IntegrityError(kind, thread_id, "its seal does not fit its content and place")
+        body = self.open(sealed, (kind, thread_id, *place))
         try:
             raw = body[1:] if body[:1] == b"\x00" else _grow(body[1:])
             return ormsgpack.unpackb(raw, option=ormsgpack.OPT_NON_STR_KEYS)
         except (zlib.error, ValueError) as error:
             raise IntegrityError(kind, thread_id, f"it cannot be decoded ({error})") from error
 
-    def reseal(self, sealed: bytes, old: tuple[str | bytes, ...], new: tuple[str | bytes, ...]) -> bytes:
-        """A body that belongs to the old place, for the new one, without decoding it.
+    def open(self, sealed: bytes, place: tuple[str | bytes, ...]) -> bytes:
+        """The body without its seal, not decoded.
 
         Raises:
-            IntegrityError: It does not belong to the old place.
+            IntegrityError: It does not belong to the place.
         """
         body = sealed[SEAL:]
-        if not hmac.compare_digest(sealed[:SEAL], self._seal(body, old)):
-            raise IntegrityError(str(old[0]), str(old[1]), "its seal does not fit its content and place")
-        return self._seal(body, new) + body
+        if not hmac.compare_digest(sealed[:SEAL], self._seal(body, place)):
+            raise IntegrityError(str(place[0]), str(place[1]), "its seal does not fit its content and place")
+        return body
+
+    def close(self, body: bytes, place: tuple[str | bytes, ...]) -> bytes:
+        """A body as `open` gives it, sealed for a place."""
+        return self._seal(body, place) + body
 
     def _seal(self, body: bytes, place: tuple[str | bytes, ...]) -> bytes:
         digest = hashlib.blake2b(digest_size=SEAL, key=self._key)

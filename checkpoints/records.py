@@ -200,7 +200,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that runs things. `birth` is the process's start time as the kernel counts it, so a reused pid is told apart."""
+    """A process that runs things. `birth` is its start as the kernel counts it, so that a reused pid is told apart."""
 
     owner_id: str
     host: str

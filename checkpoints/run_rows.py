@@ -47,7 +47,7 @@ def get_run(tx: Tx, run_id: str, *, lock: str = "") -> Run:
     Raises:
         UnknownRunError: There is none.
     """
-    row = one(tx.execute(f"SELECT {COLUMNS} FROM runs t WHERE t.run_id = ?{lock}", (run_id,)))  # noqa: S608
+    row = one(tx.execute(f"SELECT {COLUMNS} FROM runs t WHERE t.run_id = ?{lock}", (run_id,)))
     if row is None:
         raise UnknownRunError(run_id)
     return run_of(row)
@@ -57,7 +57,7 @@ def list_runs(tx: Tx, filters: Sequence[tuple[str, Any]], limit: int) -> tuple[R
     """Runs newest first. `filters` are (column, value) pairs; columns are this package's own words."""
     where = " AND ".join(f"t.{column} = ?" for column, _ in filters) or "1 = 1"
     rows = tx.execute(
-        f"SELECT {COLUMNS} FROM runs t WHERE {where} ORDER BY t.run_no DESC LIMIT ?",  # noqa: S608
+        f"SELECT {COLUMNS} FROM runs t WHERE {where} ORDER BY t.run_no DESC LIMIT ?",
         (*(value for _, value in filters), limit),
     )
     return tuple(run_of(row) for row in rows)

@@ -132,7 +132,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -151,7 +151,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
@@ -218,6 +218,12 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         for thread_id in thread_ids:
             await self.store.write(operation, thread_id)
         self._codec.forget()
+
+    async def athin(self, thread_id: str) -> int:
+        """`keep_latest` for one thread; gives the number of checkpoints deleted."""
+        deleted = await self.store.write(self._upkeep.keep_latest, thread_id)
+        self._codec.forget()
+        return deleted
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`aprune` for a thread without an event loop."""
@@ -292,7 +298,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         return 0 if row is None else row.seq
 
     def _page(
-        self, tx: Tx, config: RunnableConfig | None, filter: dict[str, Any] | None, position: int | None
+        self, tx: Tx, config: RunnableConfig | None, wanted_metadata: dict[str, Any] | None, position: int | None
     ) -> tuple[Sequence[CheckpointTuple], int | None, bool]:
         configurable = config["configurable"] if config else {}
         wanted = configurable.get("checkpoint_id")
@@ -305,7 +311,7 @@ class ThreadSaver(BaseCheckpointSaver[int]):
             PAGE,
         )
         found = (self._codec.open_checkpoint(self.serde, tx, row) for row in rows)
-        page = [each for each in found if _matches(each.metadata, filter)]
+        page = [each for each in found if _matches(each.metadata, wanted_metadata)]
         return page, rows[-1].seq if rows else None, len(rows) == PAGE
 
     def _history(self, tx: Tx, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
@@ -331,5 +337,5 @@ def _history_of(channel: str, newest_first: Sequence[Any], seeds: Mapping[str, A
     return history
 
 
-def _matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
-    return all(metadata.get(key) == value for key, value in (filter or {}).items())
+def _matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    return all(metadata.get(key) == value for key, value in (wanted or {}).items())

@@ -175,9 +175,10 @@ class SqliteWriter:
         """Closes the connection; SQLite folds the log into the file when it is the last one."""
         self._connection.close()
 
-    def outside(self, sql: str) -> None:
-        """Runs a statement that cannot be in a transaction (VACUUM), between two batches."""
-        self._run(sql)
+    def compact(self) -> None:
+        """Rewrites the file without its free pages, and empties the log."""
+        self._run("VACUUM")
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _run(self, sql: str) -> None:
         try:

@@ -12,35 +12,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
+from checkpoints.backends import Backend, backend_for
 from checkpoints.clock import Clock, SystemClock
 from checkpoints.packing import Sealer
-from checkpoints.readers import ReadConnection, ReaderPool
-from checkpoints.sqlite import SqliteFile
+from checkpoints.readers import ReaderPool
 from checkpoints.store_errors import StoreClosedError
 from checkpoints.tx import Tx
 from checkpoints.watch import Signals
-from checkpoints.writer import GroupWriter, Ticket, WriteConnection, WriterStats
+from checkpoints.writer import COMPACT, GroupWriter, Ticket, WriterStats
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 BUSY_SECONDS = 30.0
 READERS = 4
-
-
-class Backend(Protocol):
-    """A database and how its connections are made."""
-
-    name: str
-    dialect: str
-
-    def writer(self) -> WriteConnection:
-        """Opens the write connection and migrates. Called once, in the writer's thread."""
-
-    def reader(self) -> ReadConnection:
-        """Opens a read connection. Called in the thread that will use it."""
 
 
 class Store:
@@ -129,6 +116,13 @@ class Store:
         if not self._writer.idle:
             await self.write(_nothing)
 
+    async def compact(self) -> None:
+        """Gives deleted space back to the file system; writes queued after it wait for it."""
+        self._check_open()
+        ticket = Ticket(COMPACT, asyncio.get_running_loop())
+        self._writer.put(ticket)
+        await ticket.answer()
+
     async def read(self, operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a read operation on one consistent view, which holds every write queued before the call."""
         self._check_open()
@@ -171,19 +165,20 @@ async def open_store(
     busy_seconds: float = BUSY_SECONDS,
     readers: int = READERS,
 ) -> AsyncIterator[Store]:
-    """Opens the store at a file path, and closes it after the block.
+    """Opens the store at a file path or a `postgresql://` address, and closes it after the block.
 
     Args:
-        target: A path.
+        target: Where it is. A file is made when it is not there, its folder is not.
         clock: Where instants come from; the machine's clock by default.
         redact: Applied to every text of an event's payload before it is stored.
         busy_seconds: How long a write waits for another process before it fails with StoreBusyError.
         readers: How many read connections there are at most.
 
     Raises:
+        MissingExtraError: The address needs a driver that is not installed.
         StoreError: One of its subclasses says what is wrong with the place, the file or its version.
     """
-    backend = SqliteFile(Path(target), busy_seconds=busy_seconds)
+    backend = backend_for(target, busy_seconds=busy_seconds)
     store = Store(backend, clock=clock or SystemClock(), redact=redact, readers=readers)
     await asyncio.to_thread(store.start)
     try:

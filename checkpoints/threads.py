@@ -28,7 +28,7 @@ def load_thread(tx: Tx, thread_id: str, *, lock: str = "") -> ThreadRow | None:
         tx.execute(
             "SELECT t.thread_no, t.fence, t.graph_version, t.title,"
             " (SELECT r.run_id FROM runs r WHERE r.thread_id = t.thread_id AND r.status = 'running')"
-            f" FROM threads t WHERE t.thread_id = ?{lock}",  # noqa: S608 - lock is one of two constants
+            f" FROM threads t WHERE t.thread_id = ?{lock}",
             (thread_id,),
         )
     )

@@ -1,4 +1,4 @@
-"""Waking those who wait for something in the store: at once inside a process, by a cheap look now and then between processes."""
+"""Waking those who wait for a row: at once inside a process, by a cheap look now and then between processes."""
 
 from __future__ import annotations
 

@@ -22,6 +22,14 @@ BATCH = 512
 LAZY_SECONDS = 0.002
 
 
+def _compact(_tx: Any) -> None:
+    """Never called: see COMPACT."""
+
+
+COMPACT = _compact
+"""In place of an operation: the writer gives deleted space back instead."""
+
+
 class WriteConnection(Protocol):
     """A database connection as the writer thread uses it. Every method may raise a StoreError."""
 
@@ -37,6 +45,9 @@ class WriteConnection(Protocol):
 
     def commit(self) -> None:
         """Makes the transaction durable."""
+
+    def compact(self) -> None:
+        """Gives deleted space back; called outside transactions."""
 
     def abandon(self) -> None:
         """Rolls back whatever is open. Never fails."""
@@ -219,9 +230,19 @@ class GroupWriter:
             while running:
                 running = self._signals.get()
                 while self._tickets:
-                    self._commit_batch(connection)
+                    step = self._compact if self._tickets[0].operation is COMPACT else self._commit_batch
+                    step(connection)
         finally:
             connection.close()
+
+    def _compact(self, connection: WriteConnection) -> None:
+        """Runs the ticket at the head of the queue by itself, between two batches."""
+        ticket = self._tickets.popleft()
+        try:
+            connection.compact()
+        except StoreError as error:
+            ticket.fail(error)
+        self._settle([ticket])
 
     def _commit_batch(self, connection: WriteConnection) -> None:
         batch: list[Ticket] = []
@@ -252,7 +273,7 @@ class GroupWriter:
             raise
         for ticket in batch:
             self._apply(connection, ticket)
-        while self._tickets and len(batch) < BATCH:
+        while self._tickets and len(batch) < BATCH and self._tickets[0].operation is not COMPACT:
             batch.append(self._tickets.popleft())
             self._apply(connection, batch[-1])
         connection.commit()
