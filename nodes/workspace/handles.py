@@ -126,7 +126,8 @@ def _walk(root: Root, names: tuple[str, ...], *, create: bool) -> int:
             if name == "..":
                 _step_back(opened)
                 continue
-            target = _step_into(opened, name, create=create)
+            # A folder is never made on the way to a `..`: a path that is refused in the end must leave nothing behind.
+            target = _step_into(opened, name, create=create and ".." not in pending)
             if target is not None:
                 links += 1
                 _check_length("/".join(names), links, len(opened) + len(pending))
