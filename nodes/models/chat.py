@@ -156,7 +156,7 @@ class WireChat(ChatOpenAI):
         try:
             answer = reader.finish(body.ids)
         except BadEventError as error:
-            raise ProtocolError(target, self._endpoint.redactor.text(str(error))) from error
+            raise ProtocolError(target, self._endpoint.redactor.text(str(error))) from None
         if answer.is_empty:
             raise EmptyReplyError(target, answer.finish_reason)
         return answer

@@ -68,6 +68,7 @@ class ScriptedModel:
         self._changed = asyncio.Condition()
         self._busy = 0
         self._connections: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -99,15 +100,16 @@ class ScriptedModel:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()  # each connection's task notices, and ends by itself
+        await asyncio.gather(*self._connections)
 
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(WatchedReader(limit=MAX_HEAD), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections_seen += 1
+        self._writers.add(writer)
         task = asyncio.current_task()
         if task is not None:
             task.set_name("scripted model connection")
@@ -118,6 +120,7 @@ class ScriptedModel:
                 while (request := await read_request(reader)) is not None:
                     await self._answer(request, reader, writer)
         finally:
+            self._writers.discard(writer)
             writer.close()
 
     async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -164,7 +164,10 @@ def _room(reply: ScriptedReply, sent: int) -> int | None:
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
     """The next request of a connection, or None when the client has closed it."""
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        letter = await reader.readexactly(1)
+        if not letter.isalpha():  # not HTTP; a TLS handshake, for one, would wait for an answer for ever
+            return None
+        head = letter + await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return None
     first, *lines = head.decode("latin-1").split("\r\n")

@@ -1,4 +1,7 @@
-"""One streamed chat-completions call over HTTP: bytes out, deltas in, and every failure as an error of this project."""
+"""One streamed chat-completions call over HTTP: bytes out, deltas in, and every failure as an error of this project.
+
+Errors from below are not chained to ours: their texts may quote the service, which may quote the key.
+"""
 
 from __future__ import annotations
 
@@ -159,12 +162,12 @@ class Call:
                     timeout=timeout,
                     allow_redirects=False,
                 )
-        except aiohttp.ConnectionTimeoutError as error:
-            raise self._late("connect", limits.connect) from error
-        except TimeoutError as error:
-            raise self._late("first byte", limits.first_byte) from error
+        except aiohttp.ConnectionTimeoutError:
+            raise self._late("connect", limits.connect) from None
+        except TimeoutError:
+            raise self._late("first byte", limits.first_byte) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failure(error) from error
+            raise self._failure(error) from None
 
     async def _stream(self, response: aiohttp.ClientResponse, show: Show) -> None:
         limits = self._endpoint.timeouts
@@ -188,14 +191,14 @@ class Call:
         try:
             async with asyncio.timeout(self._allowed(max(0.0, until - self._clock.monotonic()))):
                 packet = await response.content.readany()
-        except TimeoutError as error:
+        except TimeoutError:
             if complete:
                 return None
-            raise self._late(phase, limit) from error
+            raise self._late(phase, limit) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if complete:
                 return None
-            raise self._failure(error) from error
+            raise self._failure(error) from None
         return packet or None
 
     def _read(self, split: Callable[[bytes], Sequence[Event]], packet: bytes) -> list[Delta]:
@@ -217,15 +220,15 @@ class Call:
         redact = self._endpoint.redactor.text
         try:
             yield
-        except OversizedEventError as error:
-            raise ProtocolError(self._target, "one event is too large") from error
+        except OversizedEventError:
+            raise ProtocolError(self._target, "one event is too large") from None
         except BadEventError as error:
-            raise ProtocolError(self._target, redact(str(error), limit=MAX_BODY)) from error
+            raise ProtocolError(self._target, redact(str(error), limit=MAX_BODY)) from None
         except ReportedInStreamError as error:
             message = redact(str(error), limit=MAX_BODY)
             if error.status is not None:
-                raise status_error(self._target, error.status, message) from error
-            raise ReportedError(self._target, message) from error
+                raise status_error(self._target, error.status, message) from None
+            raise ReportedError(self._target, message) from None
 
     async def _refuse(self, response: aiohttp.ClientResponse) -> None:
         body = await self._body(response, _MAX_ERROR_BYTES)
@@ -240,12 +243,12 @@ class Call:
             async with asyncio.timeout(self._allowed(seconds)):
                 while len(body) < limit and (packet := await response.content.readany()):
                     body += packet
-        except TimeoutError as error:
+        except TimeoutError:
             if response.status == HTTPStatus.OK:
-                raise self._late("between chunks", seconds) from error
+                raise self._late("between chunks", seconds) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if response.status == HTTPStatus.OK:
-                raise self._failure(error) from error
+                raise self._failure(error) from None
         return bytes(body[:limit])
 
     async def _check_complete(self, show: Show) -> None:
@@ -290,6 +293,13 @@ class Call:
             return ModelDeadlineError(self._target)
         return ModelTimeoutError(self._target, phase, seconds)
 
+    def _no_connection(self, error: OSError) -> ModelError:
+        if isinstance(error, ConnectionRefusedError):
+            return ConnectionRefusedByModelError(self._target)
+        if isinstance(error, ConnectionError) and self._endpoint.url.scheme == "https":
+            return TlsError(self._target, "the connection was closed during the handshake")
+        return UnreachableError(self._target, error.strerror or type(error).__name__)
+
     def _failure(self, error: BaseException) -> ModelError:
         reason = self._endpoint.redactor.text(str(error) or type(error).__name__, limit=MAX_BODY)
         if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
@@ -297,8 +307,7 @@ class Call:
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return HostUnknownError(self._target, error.host)
         if isinstance(error, aiohttp.ClientConnectorError):
-            refused = isinstance(error.os_error, ConnectionRefusedError)
-            return ConnectionRefusedByModelError(self._target) if refused else UnreachableError(self._target, reason)
+            return self._no_connection(error.os_error)
         if isinstance(error, aiohttp.ClientResponseError | ValueError):
             return ProtocolError(self._target, f"it is not HTTP as it should be: {reason}")
         if isinstance(error, aiohttp.ServerDisconnectedError):
