@@ -43,7 +43,8 @@ _SPECIAL = re.compile(r"([^\n\t -~])\1*")
 _REPEATS = re.compile(r"([^\s<>])\1{199,}")
 _WORD = re.compile(r"[^\W\d_]+")
 _BLANKS = re.compile(r" {2,}")
-_NEEDS_LOOK = re.compile(r"[^\n\t -~]| {24}|\n{6}|(.)\1{199}|[^\n]{500}", re.DOTALL)
+_IMITATION = re.compile(r"<(?:U\+[0-9A-F]{4}|\d+ (?:blanks|empty|more|characters))")
+_NEEDS_LOOK = re.compile(r"<[U\d]|[^\n\t -~]| {24}|\n{6}|(.)\1{199}|[^\n]{500}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,8 @@ def _length_warnings(text: str) -> Iterator[str]:
     longest = max(len(line) for line in text.split("\n"))
     if longest >= LONG_LINE:
         yield f"overlong line: {longest} characters; read it to its end"
+    if _IMITATION.search(text):
+        yield "text that imitates the way in which hidden characters are shown here"
     if not unicodedata.is_normalized("NFC", text):
         yield "characters put together from parts (not in Unicode's normal form NFC)"
 
