@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from checkpoints.approvals import Approvals
+from checkpoints.approvals import Approvals, Rules
 from checkpoints.clock import Clock, SystemClock
 from checkpoints.journal import Journal
 from checkpoints.leases import hold_owner
@@ -24,7 +24,8 @@ from graphs.settlement import Settlement
 from nodes.answering import Answering, Endpoint
 from nodes.effects import Effects
 from nodes.equipment import Equipment
-from nodes.gate import Gate, Judge, review_mode_judge
+from nodes.gate import Gate
+from nodes.judging import PolicyJudge
 from nodes.models.chat_models import ChatModels
 from nodes.native import Native, Surroundings
 from nodes.processes.environment import child_environment
@@ -37,17 +38,15 @@ from nodes.tools.tool import Tool
 
 @asynccontextmanager
 async def open_equipment(
-    settings: Settings, store: Store, *, judge: Judge | None = None, tools: Sequence[Tool] = ()
+    settings: Settings, store: Store, *, tools: Sequence[Tool] = ()
 ) -> AsyncIterator[Equipment]:
     """What the nodes work with, over an open store. Every process that it started is gone when the block is left."""
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(ChatModels())
         processes = await stack.enter_async_context(Processes())
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-        gate = Gate(
-            catalog=catalog([execute_tool(), *file_tools(), *tools]),
-            judge=judge or review_mode_judge,
-        )
+        judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store))
+        gate = Gate(catalog=catalog([execute_tool(), *file_tools(), *tools]), judge=judge)
         effects = Effects(Journal(store))
         surroundings = Surroundings(
             environment=lambda: child_environment(os.environ),
@@ -57,6 +56,7 @@ async def open_equipment(
         endpoint = Endpoint(model=settings.model, base_url=settings.base_url, key_name=settings.key_name)
         yield Equipment(
             gate=gate,
+            judge=judge,
             answer=Answering(endpoint, models, store.clock),
             effects=effects,
             native=Native(gate, effects, processes, surroundings),
@@ -68,7 +68,6 @@ async def open_checkrein(
     store: str = "",
     *,
     settings: Settings | None = None,
-    judge: Judge | None = None,
     tools: Sequence[Tool] = (),
     clock: Clock | None = None,
 ) -> AsyncIterator[Service]:
@@ -77,7 +76,6 @@ async def open_checkrein(
     Args:
         store: Path or URL of the store; the user's state folder by default.
         settings: What the environment would say otherwise.
-        judge: The policy; the review mode's by default.
         tools: Further tools for the agent.
         clock: Where time comes from.
 
@@ -91,7 +89,7 @@ async def open_checkrein(
     async with (
         open_store(chosen.store, clock=time, redact=redact) as opened,
         hold_owner(opened) as owner_id,
-        open_equipment(chosen, opened, judge=judge, tools=tools) as equipment,
+        open_equipment(chosen, opened, tools=tools) as equipment,
     ):
         agent = build_agent(equipment, ThreadSaver(opened))
         ledger, approvals = Ledger(opened), Approvals(opened)
@@ -105,6 +103,14 @@ async def open_checkrein(
             clock=time,
         )
         try:
-            yield Service(runtime=runtime, agent=agent, store=opened, ledger=ledger, approvals=approvals, gate=equipment.gate)
+            yield Service(
+                runtime=runtime,
+                agent=agent,
+                store=opened,
+                ledger=ledger,
+                approvals=approvals,
+                gate=equipment.gate,
+                judge=equipment.judge,
+            )
         finally:
             await runtime.close()

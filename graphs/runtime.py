@@ -120,7 +120,8 @@ class Runtime:
             return context
         if "review_mode" in context.model_fields_set and context.review_mode != admitted["mode"]:
             raise ReviewModeError(context.review_mode, admitted["mode"])
-        kept = {"review_mode": admitted["mode"], "workspace": admitted["workspace"], "model": admitted["model"]}
+        kept = {"review_mode": admitted["mode"]}
+        kept |= {key: admitted[key] for key in ("workspace", "model", "finite", "unattended", "yolo")}
         return context.model_copy(update=kept)
 
     async def _answers(self, value: AgentInput, grant: Grant) -> list[ApprovalAnswer] | None:

@@ -26,9 +26,11 @@ from checkpoints.store import Store
 from graphs.admission import AgentInput, Preparation
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
-from nodes.approval import answer_to
+from nodes.approval import Answer, Approve, Edit, answer_to
+from nodes.calls import Call, check
 from nodes.context import AgentContext
 from nodes.gate import Gate
+from nodes.judging import PolicyJudge
 
 MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
@@ -108,7 +110,15 @@ class Service:
     """The verbs over one store and one runtime."""
 
     def __init__(
-        self, *, runtime: Runtime, agent: Agent, store: Store, ledger: Ledger, approvals: Approvals, gate: Gate
+        self,
+        *,
+        runtime: Runtime,
+        agent: Agent,
+        store: Store,
+        ledger: Ledger,
+        approvals: Approvals,
+        gate: Gate,
+        judge: PolicyJudge,
     ) -> None:
         self.runtime = runtime
         self.agent = agent
@@ -116,6 +126,7 @@ class Service:
         self._ledger = ledger
         self._approvals = approvals
         self._gate = gate
+        self._judge = judge
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -152,10 +163,12 @@ class Service:
             ApprovalConflictError: Somebody else was first, or the approval expired, was withdrawn or superseded.
         """
         interrupt = await self._asked(thread_id, interrupt_id)
-        await self.check_answer(thread_id, interrupt, decisions)
+        answer = await self.check_answer(thread_id, interrupt, decisions)
         resume: Mapping[str, Any] = {"decisions": [dict(decision) for decision in decisions]}
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
-        return await self._start(value, context or AgentContext(), subject)
+        run = await self._start(value, context or AgentContext(), subject)
+        await self._remember(thread_id, interrupt, answer, subject)
+        return run
 
     async def continue_thread(self, thread_id: str, *, context: AgentContext | None = None, subject: str = "") -> Run:
         """Goes on from a thread's newest checkpoint without new input: after a cancel, or after a change of the state.
@@ -167,18 +180,28 @@ class Service:
         known = await self.find_thread(thread_id)
         return await self._start(AgentInput(value=None, checkpoint_thread_id=known), context or AgentContext(), subject)
 
-    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Sequence[Mapping[str, Any]]) -> None:
-        """Holds decisions against what was asked, with the schema that the graph itself uses.
+    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Sequence[Mapping[str, Any]]) -> Answer:
+        """Holds decisions against what was asked, with the graph's own schema, and edits against the policy.
 
         Raises:
-            AnswerError: They do not fit.
+            AnswerError: They do not fit; an edit that the policy denies does not either.
         """
-        state = await self.state(thread_id)
-        schema = answer_to(interrupt.value, self._gate.edits(state.values["admitted"]))
+        schema = answer_to(interrupt.value, self._gate.edit_fits)
         try:
-            schema.model_validate({"decisions": [dict(decision) for decision in decisions]})
+            answer = schema.model_validate({"decisions": [dict(decision) for decision in decisions]})
         except ValidationError as error:
             raise AnswerError(thread_id, [_fault(item) for item in error.errors()]) from error
+        admitted = (await self.state(thread_id)).values["admitted"]
+        faults = [
+            await self._gate.complaint_about_edit(
+                binding["tool_call_id"], decision.edited_action.name, decision.edited_action.args, admitted, thread_id
+            )
+            for decision, binding in zip(answer.decisions, interrupt.value["bindings"], strict=True)
+            if isinstance(decision, Edit)
+        ]
+        if any(faults):
+            raise AnswerError(thread_id, [fault for fault in faults if fault])
+        return answer
 
     async def cancel(self, name: str, reason: str) -> str:
         """Cancels the live run of a thread, or a run by its id, wherever it runs; gives the outcome.
@@ -319,6 +342,17 @@ class Service:
         ]
         await self._store.write(align_approvals, thread_id, waiting, self._store.clock.now())
         return snapshot
+
+    async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> None:
+        """Makes the rules that `session` and `always` answers ask for."""
+        admitted = (await self.state(thread_id)).values["admitted"]
+        asked = zip(answer.decisions, interrupt.value["action_requests"], interrupt.value["bindings"], strict=True)
+        for decision, request, binding in asked:
+            if isinstance(decision, Approve) and decision.remember:
+                call = check(self._gate.catalog, binding["tool_call_id"], request["name"], request["args"])
+                if isinstance(call, Call):
+                    session = decision.remember == "session"
+                    await self._judge.remember(call, admitted, thread_id=thread_id, session=session, by=subject)
 
     async def _asked(self, thread_id: str, interrupt_id: str) -> Interrupt:
         """The interrupt that an answer is for."""

@@ -178,7 +178,9 @@ async def _keep_partial(agent: Agent, config: RunnableConfig, partial: str, caus
 
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
-    """The config without the run's id: LangGraph takes input under the id of the newest checkpoint for a continuation, and
+    """The config without the run's id.
+
+    LangGraph takes input under the id of the newest checkpoint for a continuation, and
     would drop the messages that follow this update.
     """
     return {"configurable": config["configurable"]}

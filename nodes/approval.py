@@ -29,9 +29,10 @@ class _Decision(BaseModel):
 
 
 class Approve(_Decision):
-    """Run the call as it was shown."""
+    """Run the call as it was shown. With `remember`, let the same call run unasked in this thread or everywhere."""
 
     type: Literal["approve"]
+    remember: Literal["session", "always"] | None = None
 
 
 class EditedAction(BaseModel):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nodes.state import ReviewMode
 
@@ -40,6 +42,17 @@ class AgentContext(BaseModel):
         description="Added to the system prompt.",
         json_schema_extra={"langgraph_nodes": ["model"], "langgraph_type": "prompt"},
     )
+    finite: bool = Field(default=False, description="Nobody stays to answer: what would ask is denied at once.")
+    unattended: bool = Field(
+        default=False, description="Nobody is there and the caller answers for what runs; only together with finite."
+    )
+    yolo: bool = Field(default=False, description="Bypass approvals. The floor and the deny rules hold all the same.")
     max_turns: int = Field(default=50, ge=1, le=10_000, description="Model calls that one task may make.")
     max_tool_calls: int = Field(default=200, ge=1, le=100_000, description="Tool calls that one task may ask for.")
     timeout: float = Field(default=3600.0, gt=0, le=7 * 86400, description="Seconds that one run may take.")
+
+    @model_validator(mode="after")
+    def _posture_makes_sense(self) -> Self:
+        if self.unattended and not self.finite:
+            raise ValueError("a run cannot be unattended without being finite")
+        return self

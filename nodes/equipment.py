@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nodes.effects import Effects
 from nodes.gate import Gate
+from nodes.judging import PolicyJudge
 from nodes.model import Answerer
 from nodes.native import Native
 
@@ -16,12 +17,14 @@ class Equipment:
 
     Attributes:
         gate: The tools and the policy.
+        judge: The policy, for who also keeps standing permissions.
         answer: Gives one model reply.
         effects: The effect journal as nodes use it.
         native: The native commands.
     """
 
     gate: Gate
+    judge: PolicyJudge
     answer: Answerer
     effects: Effects
     native: Native

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from langchain_core.messages import ToolMessage
+from langgraph.config import get_config
 from langgraph.types import Send
 
-from nodes.approval import AnyDecision, Edit, EditCheck, Reject, Respond
+from nodes.approval import AnyDecision, Edit, Reject, Respond
 from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, answer, check
 from nodes.state import Admitted, PresetAnswer, ToolTask
-from nodes.tools.tool import Effect, Tool, ToolResult
+from nodes.tools.tool import Tool, ToolResult
 
 TOOL, NATIVE, APPROVAL = "tool", "native", "approval"
 
@@ -28,7 +29,7 @@ class Ruling:
 class Judge(Protocol):
     """The policy as the gate sees it."""
 
-    def __call__(self, call: Call, admitted: Admitted) -> Ruling:
+    async def __call__(self, call: Call, admitted: Admitted, thread_id: str) -> Ruling:
         """Rules on one call. Called when a reply is routed, when an edit is checked, and once more before execution."""
 
 
@@ -44,22 +45,26 @@ class Gate:
     catalog: Mapping[str, Tool]
     judge: Judge
 
-    def asks(self, calls: Sequence[Call | UnfitCall], admitted: Admitted) -> list[tuple[Call, str]]:
-        """The calls that wait for a person, each with the reason."""
-        ruled = [(call, self.judge(call, admitted)) for call in calls if isinstance(call, Call)]
+    async def asks(self, calls: Sequence[Call | UnfitCall], admitted: Admitted) -> list[tuple[Call, str]]:
+        """The calls that wait for a person, each with the reason. For use inside a step of the graph."""
+        fit = [call for call in calls if isinstance(call, Call)]
+        ruled = [(call, await self.judge(call, admitted, current_thread())) for call in fit]
         return [(call, ruling.reason) for call, ruling in ruled if ruling.verdict == "ask"]
 
-    def edits(self, admitted: Admitted) -> EditCheck:
-        """Judges edited arguments as a call of their own, under the terms of the task."""
+    def edit_fits(self, call_id: str, name: str, args: Mapping[str, Any]) -> str:
+        """Holds edited arguments against the tool's schema; an empty text lets them pass. Pure, as LangGraph needs it."""
+        edited = check(self.catalog, call_id, name, args)
+        return edited.reason if isinstance(edited, UnfitCall) else ""
 
-        def complaint(call_id: str, name: str, args: Mapping[str, Any]) -> str:
-            edited = check(self.catalog, call_id, name, args)
-            if isinstance(edited, UnfitCall):
-                return edited.reason
-            ruling = self.judge(edited, admitted)
-            return f"The edited call is refused: {ruling.reason}" if ruling.verdict == "deny" else ""
-
-        return complaint
+    async def complaint_about_edit(
+        self, call_id: str, name: str, args: Mapping[str, Any], admitted: Admitted, thread_id: str
+    ) -> str:
+        """Judges edited arguments as the call that they have become; an empty text lets them pass."""
+        edited = check(self.catalog, call_id, name, args)
+        if isinstance(edited, UnfitCall):
+            return edited.reason
+        ruling = await self.judge(edited, admitted, thread_id)
+        return f"The edited call is refused: {ruling.reason}" if ruling.verdict == "deny" else ""
 
     def tasks(
         self,
@@ -93,7 +98,7 @@ class Gate:
         assert isinstance(call, Call)
         return call
 
-    def admits(self, task: ToolTask) -> Call | str:
+    async def admits(self, task: ToolTask) -> Call | str:
         """The last look before execution: the call when it may run, else the refusal.
 
         What a person approved must be what runs, digest for digest, and a call that needs a person and had none is refused
@@ -104,7 +109,7 @@ class Gate:
             return call.reason
         if call.digest != task["digest"]:
             return "This call is not the one that was checked before. It did not run."
-        ruling = self.judge(call, task["admitted"])
+        ruling = await self.judge(call, task["admitted"], current_thread())
         if ruling.verdict == "deny":
             return f"Refused by policy: {ruling.reason} It did not run."
         if ruling.verdict == "ask" and not task["approved"]:
@@ -156,8 +161,6 @@ def answer_of(task: ToolTask, result: ToolResult) -> ToolMessage:
     return answer(task["call_id"], task["name"], replace(result, content=note + result.content))
 
 
-def review_mode_judge(call: Call, admitted: Admitted) -> Ruling:
-    """The review mode alone: a call with an effect asks, a pure read does not."""
-    if call.tool.effect is Effect.NONE:
-        return Ruling(verdict="allow", reason=f"{call.tool.name} changes nothing.")
-    return Ruling(verdict="ask", reason=f"{call.tool.name} has an effect and the review mode is {admitted['mode']}.")
+def current_thread() -> str:
+    """The thread of the step that calls this."""
+    return str(get_config().get("configurable", {}).get("thread_id", ""))

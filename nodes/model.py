@@ -66,7 +66,7 @@ class Model:
         if limit := state.get("exit_reason"):
             reason = f"The task is over ({limit}), so this call did not run."
             return [preset(call.call_id, _name(call), reason, admitted, is_error=True) for call in calls]
-        if self._gate.asks(calls, admitted):
+        if await self._gate.asks(calls, admitted):
             return "approval"
         return self._gate.tasks(calls, admitted, {})
 

@@ -63,7 +63,7 @@ class Native:
     async def spawn(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["watch", "__end__"]]:
         """Starts the command, unless the gate refuses it or the journal has its result already."""
         task = state["task"]
-        call = self._gate.admits(task)
+        call = await self._gate.admits(task)
         if isinstance(call, str):
             return _done(task, ToolResult(content=call, is_error=True))
         site = site_of(task)

@@ -45,7 +45,14 @@ async def prepare(state: AgentState, runtime: Runtime[AgentContext]) -> dict[str
 def terms(context: AgentContext) -> Admitted:
     """The terms that a context asks for, with the places that it leaves open filled in."""
     workspace = os.path.abspath(context.workspace or os.curdir)  # noqa: PTH100 (a purely lexical step: no call blocks the loop)
-    return Admitted(mode=context.review_mode, workspace=workspace, model=context.model)
+    return Admitted(
+        mode=context.review_mode,
+        workspace=workspace,
+        model=context.model,
+        finite=context.finite,
+        unattended=context.unattended,
+        yolo=context.yolo,
+    )
 
 
 def _starts_task(messages: list[AnyMessage]) -> bool:

@@ -23,7 +23,7 @@ async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
     admitted = state["admitted"]
     return [
         Question(call=call, description=await _description(call, reason, admitted), reason=reason)
-        for call, reason in gate.asks(asked(reply, gate.catalog), admitted)
+        for call, reason in await gate.asks(asked(reply, gate.catalog), admitted)
     ]
 
 
@@ -55,7 +55,7 @@ class Approval:
         """Asks, and dispatches as decided; calls that need no person go along with the others."""
         admitted = state["admitted"]
         questions = await questions_about(self._gate, state)
-        decisions = ask(value_of(questions), self._gate.edits(admitted))
+        decisions = ask(value_of(questions), self._gate.edit_fits)
         by_call = {question.call.call_id: decision for question, decision in zip(questions, decisions, strict=True)}
         reply = last_reply(state["messages"])
         calls = asked(reply, self._gate.catalog) if reply else []

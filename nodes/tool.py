@@ -33,7 +33,7 @@ class ToolStep:
         return {"messages": [answer_of(state, result)]}
 
     async def _admitted(self, task: ToolTask, site: Site, emit: Emit) -> ToolResult:
-        call = self._gate.admits(task)
+        call = await self._gate.admits(task)
         if isinstance(call, str):
             return ToolResult(content=call, is_error=True)
         run = call.tool.run
