@@ -99,7 +99,7 @@ _GIT_UNSAFE = (
     "--contents",
 )
 _GIT_RUNS = re.compile(
-    r"fsmonitor|external|textconv|command|include|filter|pager|hookspath|editor|program|askpass", re.IGNORECASE
+    r"fsmonitor|external|textconv|command|include|filter|pager|hookspath|editor|program|askpass|worktree", re.IGNORECASE
 )
 _HARMLESS_NAMES = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|TERM|COLUMNS|LINES|CI|[a-z_]\w*")
 _WRAPPER_FILES = ("-o", "--output", "-a", "--arg-file", "-C", "--chdir", "-S", "--split-string")
