@@ -8,6 +8,7 @@ import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self
@@ -194,6 +195,7 @@ def _request(spec: ScopeSpec, tag: str, now: float) -> dict[str, Any]:
         "deadline": None if spec.timeout is None else now + spec.timeout,
         "containment": spec.containment,
         "linger": spec.linger,
+        "confinement": None if spec.confinement is None else asdict(spec.confinement),
     }
 
 

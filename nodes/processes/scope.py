@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from nodes.processes.errors import ProcessesError, StartUnknownError, failure_of
+from nodes.processes.forkserver.tree import boot_id
 from nodes.processes.forkserver.wire import Lines
 from nodes.processes.output import LiveLines, Output
 from nodes.processes.pump import Pump
@@ -67,7 +68,7 @@ class Scope:
         self._executor = executor
         self._ended = ended
         self._lines = Lines()
-        self._identity = Identity(tag=tag, boot="", guard=0, guard_birth=0, main=0, main_birth=0)
+        self._identity = Identity(tag=tag, boot=boot_id(), guard=0, guard_birth=0, main=0, main_birth=0)
         self._rung = Rung.UNKNOWN
         self._confinement: dict[str, Any] = {}
         self._began: asyncio.Future[None] = self._loop.create_future()
@@ -173,7 +174,7 @@ class Scope:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "guard" in message:
-            self._found(guard=message["guard"], guard_birth=message["birth"], boot=message["boot"])
+            self._found(guard=message["guard"], guard_birth=message["birth"])
         elif "main" in message:
             self._found(main=message["main"], main_birth=message["main_birth"])
             self._rung = Rung(message["rung"])

@@ -1,4 +1,8 @@
-"""The first instructions of a command, between fork and exec, and how they tell the guard what went wrong."""
+"""The first instructions of a command, between fork and exec, and how they tell the guard what went wrong.
+
+A fresh child pays for every page that it touches, so everything that can be done before the fork is done there: the ruleset
+is made, the folder entered, and signals have handlers (which exec resets) instead of being ignored (which exec keeps).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ import signal
 from typing import NoReturn
 
 from nodes.processes.forkserver import containment, system
+from nodes.processes.forkserver.domain import Domain, prepare
 from nodes.processes.forkserver.wire import Message
 
-_RESTORED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1")
 _DIES_FIRST = b"500"
 """oom_score_adj of a command: when memory runs out the kernel takes it before the runtime and the guards."""
 
@@ -50,26 +54,37 @@ class Notes:
         return merged
 
 
-def execute(request: Message, notes: Notes, guard: int) -> NoReturn:
+def failure(stage: str, error: OSError | system.AbsentError | ValueError) -> Message:
+    """How a failed step before the command's first instruction is said."""
+    if isinstance(error, system.AbsentError):
+        return {"failed": stage, "errno": error.number, "text": str(error)}
+    number = error.errno if isinstance(error, OSError) else errno.EINVAL
+    return {"failed": stage, "errno": number or 0, "text": str(error)}
+
+
+def execute(request: Message, notes: Notes, guard: int, domain: Domain) -> NoReturn:
     """Turns this fresh child into the command. Never returns: what fails is said in `notes` with the stage it failed at."""
     stage = "guard"
     try:
         _die_with(guard)
-        _forget_parent()
+        os.setsid()
         stage = "scope"
-        notes.say(rung=_contain(request))
-        stage = "cwd"
-        os.chdir(request["cwd"])
+        _enter(domain, request, notes)
         stage = "exec"
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - running it is the job
-    except OSError as error:
-        notes.say(failed=_stage(stage, error, request), errno=error.errno or 0, text=error.strerror or str(error))
-    except system.AbsentError as error:
-        notes.say(failed=stage, errno=error.number, text=str(error))
-    except (ValueError, TypeError) as error:
-        notes.say(failed=stage, errno=errno.EINVAL, text=str(error))
+    except (OSError, system.AbsentError, ValueError) as error:
+        notes.say(**failure(_stage(stage, error, request), error))
     finally:
         os._exit(127)
+
+
+def _enter(domain: Domain, request: Message, notes: Notes) -> None:
+    try:
+        domain.enter()
+    except system.AbsentError:
+        if request["containment"] != "auto" or request["confinement"] is not None:
+            raise
+        notes.say(rung=containment.REAP)  # a filter lets rulesets be made and not be entered
 
 
 def _die_with(guard: int) -> None:
@@ -82,18 +97,17 @@ def _die_with(guard: int) -> None:
         os._exit(127)
 
 
-def _forget_parent() -> None:
-    signal.set_wakeup_fd(-1)
-    os.setsid()
-    for name in _RESTORED:
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    _volunteer()
+def _stage(stage: str, error: Exception, request: Message) -> str:
+    if stage != "exec" or not isinstance(error, FileNotFoundError):
+        return stage
+    program = request["argv"][0]
+    return "interpreter" if "/" in program and os.access(program, os.F_OK) else "exec"
 
 
-def _volunteer() -> None:
+def volunteer(pid: int) -> None:
+    """Puts a process first in line when memory runs out. Raising one's own chance to die needs no privilege."""
     try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
         return
     try:
@@ -104,30 +118,6 @@ def _volunteer() -> None:
         os.close(descriptor)
 
 
-def _contain(request: Message) -> str:
-    wanted = request["containment"]
-    if wanted == containment.NAMESPACE:
-        return containment.NAMESPACE
-    if not system.LINUX:
-        return containment.BEST_EFFORT
-    if wanted == containment.REAP:
-        return containment.REAP
-    try:
-        containment.scope_signals()
-    except system.AbsentError:
-        if wanted == containment.SCOPED:
-            raise
-        return containment.REAP
-    return containment.SCOPED
-
-
-def _stage(stage: str, error: OSError, request: Message) -> str:
-    if stage != "exec" or error.errno != errno.ENOENT:
-        return stage
-    program = request["argv"][0]
-    return "interpreter" if "/" in program and os.access(program, os.F_OK) else "exec"
-
-
 def lead_namespace(request: Message, notes: Notes, report: int) -> NoReturn:
     """Life of the first process of a pid namespace: starts the command, reaps, and ends with it; the kernel does the rest.
 
@@ -136,15 +126,16 @@ def lead_namespace(request: Message, notes: Notes, report: int) -> NoReturn:
     try:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         containment.show_own_processes()
+        domain = prepare(request)  # here, because its /proc is another one than the guard's
+        notes.say(confinement=domain.report)
     except system.AbsentError as error:
-        notes.say(failed="namespace", errno=error.number, text=str(error))
+        notes.say(**failure("namespace", error))
         os._exit(127)
     main = os.fork()
     if main == 0:
         os.close(report)
-        execute(request, notes, 1)
+        execute(request, notes, 1, domain)
     notes.close_writer()
     for descriptor in (0, 1, 2):
         os.close(descriptor)
@@ -163,7 +154,6 @@ def _reap_until(main: int) -> int:
 
 def _linger(seconds: float) -> int:
     # Children that end by themselves right after the command (a `tee` behind a process substitution) may do so.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     step = 0.005
     for _ in range(max(1, round(seconds / step))):
         try:

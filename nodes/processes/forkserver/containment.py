@@ -20,6 +20,7 @@ BEST_EFFORT = "best_effort"
 
 _LANDLOCK_SCOPE_SIGNAL = 2
 _LANDLOCK_SCOPE_ABI = 6
+_LANDLOCK_TCP_ABI = 4
 
 
 def enter_namespace() -> None:
@@ -125,6 +126,7 @@ def probe() -> dict[str, object]:
         "default": next(rung for rung in (SCOPED, REAP, BEST_EFFORT) if rung in present or rung == BEST_EFFORT),
         "missing": {rung: reason for rung, reason in missing.items() if reason is not None},
         "landlock_abi": system.landlock_abi(),
+        "confinement": {"files": system.landlock_abi() >= 1, "tcp": system.landlock_abi() >= _LANDLOCK_TCP_ABI},
         "pidfd": hasattr(os, "pidfd_open"),
         "children_file": os.access(f"/proc/self/task/{os.getpid()}/children", os.R_OK),
     }

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from nodes.processes.forkserver import command, containment, system, tree, wire
+from nodes.processes.forkserver.domain import Domain
+from nodes.processes.forkserver.domain import prepare as domain_of
 from nodes.processes.forkserver.wire import Message
 
 EXIT = "exit"
@@ -30,12 +32,19 @@ _CELL_BUDGET = 2.0
 
 
 class Guard:
-    """One scope's keeper. `run` never returns."""
+    """One scope's keeper. `run` never returns. Polite signals are ignored, as the spawner has set it up."""
 
-    def __init__(self, request: Message, control: socket.socket, runtime: int | None, lister: tree.Lister) -> None:
+    def __init__(self, runtime: int | None, lister: tree.Lister) -> None:
+        """Gets ready for a scope that is not known yet; made ahead of time, so that a start need not wait for it.
+
+        Args:
+            runtime: A pidfd of the runtime, or None where there is no such thing.
+            lister: How to list children on this kernel.
+        """
         system.name_process("checkrein-guard")
-        self._request = request
-        self._control = control
+        if system.LINUX:
+            system.become_subreaper()
+        signal.signal(signal.SIGUSR1, self._on_recovery)
         self._lines = wire.Lines()
         self._runtime = runtime
         self._lister = lister
@@ -44,7 +53,8 @@ class Guard:
         self._notes = command.Notes()
         self._report: int | None = None
         self._main = 0
-        self._rung = request["containment"]
+        self._rung = ""
+        self._confinement: Message = {}
         self._started = False
         self._proven = False
         self._failure: Message | None = None
@@ -54,8 +64,11 @@ class Guard:
         self._poll = select.poll()
         self._roads: dict[int, Callable[[], None]] = {}
 
-    def run(self) -> NoReturn:
-        """Keeps the scope from its first process to the verdict, and ends."""
+    def run(self, request: Message, control: socket.socket) -> NoReturn:
+        """Keeps one scope from its first process to the verdict, and ends."""
+        self._request = request
+        self._control = control
+        self._rung = request["containment"]
         try:
             self._prepare()
             if self._reason is None:
@@ -68,13 +81,8 @@ class Guard:
             os._exit(0 if self._proven else 1)  # 1 tells the spawner to look for what is left
 
     def _prepare(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGUSR1, self._on_recovery)
-        if system.LINUX:
-            system.become_subreaper()
         stat = tree.stat_of(os.getpid())
-        wire.send_line(self._control, {"guard": os.getpid(), "birth": stat.birth if stat else 0, "boot": tree.boot_id()})
+        wire.send_line(self._control, {"guard": os.getpid(), "birth": stat.birth if stat else 0})
         self._watch(self._control.fileno(), self._on_control)
         self._watch(self._bell.descriptor, self._on_child)
         if self._runtime is not None:
@@ -86,24 +94,38 @@ class Guard:
         self._poll.register(descriptor, select.POLLIN)
 
     def _launch(self) -> None:
-        strict = self._request["containment"] == containment.NAMESPACE
+        stage = "namespace"
         try:
-            if strict:
+            if self._strict:
                 containment.enter_namespace()
-        except system.AbsentError as error:
-            self._fail({"failed": "namespace", "errno": error.number, "text": str(error)})
+            stage = "confinement"
+            domain = domain_of({**self._request, "confinement": None} if self._strict else self._request)
+            stage = "cwd"
+            os.chdir(self._request["cwd"])
+        except (OSError, ValueError, system.AbsentError) as error:
+            self._fail(command.failure(stage, error))
             return
+        self._rung, self._confinement = domain.rung, domain.report
+        self._fork(domain)
+        domain.close()
+
+    def _fork(self, domain: Domain) -> None:
         guard = os.getpid()
         read, write = os.pipe()
         self._main = os.fork()
         if self._main == 0:
-            if strict:
+            if self._strict:
                 command.lead_namespace(self._request, self._notes, write)
-            command.execute(self._request, self._notes, guard)
+            command.execute(self._request, self._notes, guard, domain)
         os.close(write)
         self._report = read
         self._notes.close_writer()
         self._watch(self._notes.read, self._on_notes)
+        command.volunteer(self._main)
+
+    @property
+    def _strict(self) -> bool:
+        return bool(self._request["containment"] == containment.NAMESPACE)
 
     def _fail(self, failure: Message) -> None:
         self._failure = failure
@@ -174,6 +196,7 @@ class Guard:
         if notes is None:
             return
         self._forget(self._notes.read)
+        self._confinement = notes.get("confinement", self._confinement)
         self._rung = notes.get("rung", self._rung)
         if "failed" in notes:
             self._fail(notes)
@@ -181,7 +204,9 @@ class Guard:
         self._started = True
         stat = tree.stat_of(self._main)
         birth = stat.birth if stat else 0
-        wire.send_line(self._control, {"main": self._main, "main_birth": birth, "rung": self._rung})
+        wire.send_line(
+            self._control, {"main": self._main, "main_birth": birth, "rung": self._rung, "confinement": self._confinement}
+        )
 
     def _on_child(self) -> None:
         self._bell.silence()
@@ -191,7 +216,7 @@ class Guard:
         if self._notes.read in self._roads:
             self._on_notes()  # a command that ended at once still said whether it began
         if self._reason is None:
-            if empty or self._request["containment"] == containment.NAMESPACE:
+            if empty or self._strict:
                 self._reason = EXIT
             else:
                 self._linger_until = time.monotonic() + self._request["linger"]

@@ -20,6 +20,14 @@ from nodes.processes.forkserver.guard import Guard
 _ORPHAN_PATIENCE = 5
 """Milliseconds between two attempts at orphans that still live."""
 
+_DEAF_TO = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGUSR1", "SIGUSR2")
+)
+"""Signals that spawner and guards outlive. They are handled, not ignored: a command must not inherit an ignored signal."""
+
+_BREATH = 2
+"""Milliseconds without a request after which the next guard is made ahead of time."""
+
 
 def main(descriptor: int, runtime: int) -> NoReturn:
     """Serves one runtime until it is gone.
@@ -34,6 +42,10 @@ def main(descriptor: int, runtime: int) -> NoReturn:
         os._exit(0)
 
 
+def _unheard(_number: int, _frame: object) -> None:
+    """Takes a signal and does nothing."""
+
+
 class Spawner:
     """The serving loop."""
 
@@ -41,8 +53,9 @@ class Spawner:
         system.name_process("checkrein-spawn")
         if system.LINUX:
             system.become_subreaper()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_IGN)
+        for number in _DEAF_TO:
+            signal.signal(number, _unheard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.set_inheritable(sock.fileno(), False)
         self._sock = sock
         self._lister = tree.choose_lister()
@@ -50,6 +63,7 @@ class Spawner:
         self._reaper = tree.Reaper(self._lister)
         self._guards: set[int] = set()
         self._orphaned = False
+        self._ready: socket.socket | None = None
         self._runtime = tree.open_process(runtime)
         self._gone = os.getppid() != runtime  # asked after the pidfd was opened: then it is the runtime's, or it is gone
         self._poll = select.poll()
@@ -61,10 +75,18 @@ class Spawner:
     def serve(self) -> None:
         """Returns when the runtime is gone and no guard is left."""
         while not self._gone or self._guards or self._orphaned:
-            for ready, _ in self._poll.poll(_ORPHAN_PATIENCE if self._orphaned else None):
-                self._take(ready)
+            ready = self._poll.poll(self._patience())
+            for descriptor, _ in ready:
+                self._take(descriptor)
             if self._orphaned:
                 self._end_orphans()
+            if not ready and self._ready is None and not self._gone:
+                self._fork_guard()
+
+    def _patience(self) -> int | None:
+        if self._orphaned:
+            return _ORPHAN_PATIENCE
+        return _BREATH if self._ready is None and not self._gone else None
 
     def _take(self, ready: int) -> None:
         if ready == self._bell.descriptor:
@@ -77,33 +99,59 @@ class Spawner:
     def _runtime_gone(self, descriptor: int) -> None:
         self._gone = True
         self._poll.unregister(descriptor)
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
 
     def _on_request(self) -> None:
+        if self._ready is None:
+            self._fork_guard()  # before the request's descriptors exist here, so that it inherits none of them
         word, descriptors = wire.receive(self._sock)
         if not word:
             self._runtime_gone(self._sock.fileno())
         elif word == wire.PROBE and len(descriptors) == 1:
             self._fork_probe(descriptors)
         elif word == wire.START and len(descriptors) == wire.DESCRIPTORS:
-            self._fork_guard(descriptors)
+            self._hand_over(descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _fork_guard(self, descriptors: list[int]) -> None:
+    def _hand_over(self, descriptors: list[int]) -> None:
+        # A guard that waits may have been killed by somebody; a fresh one has not.
+        for _ in range(2):
+            ready = self._ready or self._fork_guard()
+            self._ready = None
+            with ready:
+                if wire.send(ready, wire.START, descriptors):
+                    return
+
+    def _fork_guard(self) -> socket.socket:
+        """Makes a guard that waits for a scope. Answers the socket on which it is told, and which it ends with."""
+        ours, theirs = socket.socketpair()
         pid = os.fork()
-        if pid:
-            self._guards.add(pid)
+        if pid == 0:
+            try:
+                ours.close()
+                self._leave_spawner()
+                self._be_guard(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._guards.add(pid)
+        self._ready = ours
+        return ours
+
+    def _be_guard(self, orders: socket.socket) -> None:
+        guard = Guard(self._runtime, self._lister)
+        _, descriptors = wire.receive(orders)
+        orders.close()
+        if len(descriptors) != wire.DESCRIPTORS:
             return
-        try:
-            self._leave_spawner()
-            body, *streams, control = descriptors
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-                os.close(stream)
-            request = wire.unpack_body(body)
-            Guard(request, socket.socket(fileno=control), self._runtime, self._lister).run()
-        finally:
-            os._exit(1)
+        body, *streams, control = descriptors
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        guard.run(wire.unpack_body(body), socket.socket(fileno=control))
 
     def _leave_spawner(self) -> None:
         signal.set_wakeup_fd(-1)

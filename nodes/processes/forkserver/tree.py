@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -56,6 +57,7 @@ def stat_of(pid: int) -> Stat | None:
     return Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
+@functools.cache
 def boot_id() -> str:
     """Which boot of this machine it is, so that a pid written down before a reboot is not taken for a live one."""
     return read_small("/proc/sys/kernel/random/boot_id").decode().strip()

@@ -47,13 +47,11 @@ def pack_bytes(content: bytes, name: str) -> int:
 
 def unpack_body(descriptor: int) -> Message:
     """Reads what `pack_body` wrote, and closes the descriptor."""
-    parts = []
     try:
-        while part := os.read(descriptor, 1 << 20):
-            parts.append(part)
+        content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     finally:
         os.close(descriptor)
-    message: Message = json.loads(b"".join(parts))
+    message: Message = json.loads(content)
     return message
 
 
@@ -72,6 +70,15 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     for descriptor in found:
         os.set_inheritable(descriptor, False)
     return word, list(found)
+
+
+def send(sock: socket.socket, word: bytes, descriptors: list[int]) -> bool:
+    """One request with its descriptors, which stay the sender's. False: the other side is gone."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    try:
+        return sock.sendmsg([word], rights) == len(word)
+    except ConnectionError:
+        return False
 
 
 def send_line(sock: socket.socket, message: Message) -> None:
