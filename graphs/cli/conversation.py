@@ -24,12 +24,22 @@ UNWATCHED = "nobody reads the command's output any more"
 
 async def converse(desk: Desk, service: Service, run: Run, context: AgentContext) -> Exit:
     """Shows the run, and every run that the person's decisions start, until one ends otherwise than by asking."""
+    left: list[str] = []
+    with desk.stops.handled_by(left.append):
+        status = await _to_the_end(desk, service, run, context, left)
+    desk.stops.ignore()
+    return status
+
+
+async def _to_the_end(desk: Desk, service: Service, run: Run, context: AgentContext, left: Sequence[str]) -> Exit:
+    """`left` gets a reason when a signal comes between two runs: then nobody is asked any more."""
     while True:
         ending = await watch(desk, service, run)
         outcome = RunStatus(ending["outcome"])
         if outcome is not RunStatus.AWAITING_INPUT or not desk.face.may_ask:
             return of_outcome(outcome, at_limit=not ending.get("completed", True))
-        resumed = None if desk.args.no_prompt else await _answered(desk, service, run.thread_id, context)
+        asking = not (desk.args.no_prompt or left)
+        resumed = await _answered(desk, service, run.thread_id, context) if asking else None
         if resumed is None:
             return _left(desk, run.thread_id)
         run = resumed

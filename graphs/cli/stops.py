@@ -53,6 +53,10 @@ class Stops:
         finally:
             self._handlers.remove(stop)
 
+    def ignore(self) -> None:
+        """From here on signals change nothing: the command knows its status and only puts things away."""
+        self._handlers.append(lambda _reason: None)
+
     def _arrived(self, number: signal.Signals) -> None:
         if self._handlers:
             self._handlers[-1](REASONS[number])
