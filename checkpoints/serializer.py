@@ -80,35 +80,55 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
         """
         kind, body = data
         if kind == "msgpack":
-            return ormsgpack.unpackb(body, ext_hook=self._revive, option=ormsgpack.OPT_NON_STR_KEYS)
+            known = self._allowed_msgpack_modules
+            return _Reader(known if isinstance(known, set) else set()).read(body)
         if kind in {"null", "bytes", "bytearray"}:
             return super().loads_typed(data)
         raise TypeRefusedError(f"<{kind}>", missing=False)
 
+
+class _Reader:
+    """Decodes one value. Keeps its refusal aside, since the decoder replaces what a hook raises by an error of its own."""
+
+    def __init__(self, allowed: set[tuple[str, ...]]) -> None:
+        self._allowed = allowed
+        self._refusal: TypeRefusedError | None = None
+
+    def read(self, body: bytes) -> Any:
+        try:
+            return self._unpack(body)
+        except ValueError as error:
+            if self._refusal is not None:
+                raise self._refusal from error
+            raise
+
+    def _unpack(self, body: bytes) -> Any:
+        return ormsgpack.unpackb(body, ext_hook=self._revive, option=ormsgpack.OPT_NON_STR_KEYS)
+
     def _revive(self, code: int, body: bytes) -> Any:
-        value = ormsgpack.unpackb(body, ext_hook=self._revive, option=ormsgpack.OPT_NON_STR_KEYS)
+        value = self._unpack(body)
         if code == jsonplus.EXT_DELTA_SNAPSHOT:
             return _DeltaSnapshot(value)
         if code not in _MAKERS:
-            raise TypeRefusedError(f"<extension {code}>", missing=False)
+            raise self._refused(f"<extension {code}>", missing=False)
         module, name, payload = value[0], value[1], value[2]
-        self._check_allowed(code, *value)
+        if not self._is_allowed(code, *value):
+            raise self._refused(f"{module}.{name}", missing=False)
         if (module, name) == ("langgraph.types", "Send"):
             return Send(payload[0], payload[1], timeout=payload[2] if len(payload) > 2 else None)
         try:
             return _MAKERS[code](getattr(importlib.import_module(module), name), value)
         except Exception as error:
-            raise TypeRefusedError(f"{module}.{name}", missing=True) from error
+            raise self._refused(f"{module}.{name}", missing=True) from error
 
-    def _check_allowed(self, code: int, module: str, name: str, _payload: Any, method: str = "") -> None:
+    def _is_allowed(self, code: int, module: str, name: str, _payload: Any, method: str = "") -> bool:
         if code == jsonplus.EXT_METHOD_SINGLE_ARG:
-            allowed = (module, name, method) in SAFE_MSGPACK_METHODS
-        else:
-            known = self._allowed_msgpack_modules
-            extra = known if isinstance(known, set) else ()
-            allowed = (module, name) in SAFE_MSGPACK_TYPES or (module, name) in extra
-        if not allowed:
-            raise TypeRefusedError(f"{module}.{name}", missing=False)
+            return (module, name, method) in SAFE_MSGPACK_METHODS
+        return (module, name) in SAFE_MSGPACK_TYPES or (module, name) in self._allowed
+
+    def _refused(self, type_name: str, *, missing: bool) -> TypeRefusedError:
+        self._refusal = TypeRefusedError(type_name, missing=missing)
+        return self._refusal
 
 
 _MAKERS = {

@@ -16,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from checkpoints.backends import Backend, backend_for
 from checkpoints.clock import Clock, SystemClock
+from checkpoints.errors import ConflictError
 from checkpoints.packing import Sealer
 from checkpoints.readers import ReaderPool
 from checkpoints.store_errors import StoreClosedError
@@ -149,7 +150,9 @@ class Store:
         self._readers.stop()
 
     def _note_lost(self, thread_id: str, error: BaseException) -> None:
-        self._lost.setdefault(thread_id, error)
+        # A refused writer meets its refusal again with its next write; the thread's owner has not lost anything by it.
+        if not isinstance(error, ConflictError):
+            self._lost.setdefault(thread_id, error)
 
     def _check_open(self) -> None:
         if not self._open:
