@@ -90,8 +90,10 @@ def plan_compaction(
     Returns:
         The plan, or None when the conversation fits or there is nothing that a summary could replace.
     """
-    if max(conversation_tokens(messages), known or 0) < window * start_at:
+    estimate = conversation_tokens(messages)
+    if max(estimate, known or 0) < window * start_at:
         return None
+    window = int(window * min(1.0, estimate / known)) if known else window  # the window in the estimate's own tokens
     system = 0
     while system < len(messages) and isinstance(messages[system], SystemMessage):
         system += 1
