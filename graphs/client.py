@@ -10,13 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from checkpoints.approvals import Approvals, Rules
 from checkpoints.clock import Clock, SystemClock
 from checkpoints.journal import Journal
-from checkpoints.leases import hold_owner
+from checkpoints.leases import LeaseJudge, hold_owner
 from checkpoints.ledger import Ledger
 from checkpoints.redaction import Redactor
 from checkpoints.saver import ThreadSaver
 from checkpoints.store import Store, open_store
 from graphs.admission import QuoteAuthority
 from graphs.agent import build_agent
+from graphs.recovery import Recovery
 from graphs.runtime import Runtime
 from graphs.service import Service
 from graphs.settings import Settings, read_settings
@@ -37,9 +38,7 @@ from nodes.tools.tool import Tool
 
 
 @asynccontextmanager
-async def open_equipment(
-    settings: Settings, store: Store, *, tools: Sequence[Tool] = ()
-) -> AsyncIterator[Equipment]:
+async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[Tool] = ()) -> AsyncIterator[Equipment]:
     """What the nodes work with, over an open store. Every process that it started is gone when the block is left."""
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(ChatModels())
@@ -47,7 +46,8 @@ async def open_equipment(
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store))
         gate = Gate(catalog=catalog([execute_tool(), *file_tools(), *tools]), judge=judge)
-        effects = Effects(Journal(store))
+        journal = Journal(store)
+        effects = Effects(journal)
         surroundings = Surroundings(
             environment=lambda: child_environment(os.environ),
             spill=settings.spill,
@@ -58,6 +58,7 @@ async def open_equipment(
             gate=gate,
             judge=judge,
             answer=Answering(endpoint, models, store.clock),
+            journal=journal,
             effects=effects,
             native=Native(gate, effects, processes, surroundings),
         )
@@ -102,6 +103,14 @@ async def open_checkrein(
             settlement=settlement,
             clock=time,
         )
+        recovery = Recovery(
+            runtime=runtime,
+            ledger=ledger,
+            approvals=approvals,
+            journal=equipment.journal,
+            judge=LeaseJudge(opened),
+            clock=time,
+        )
         try:
             yield Service(
                 runtime=runtime,
@@ -111,6 +120,7 @@ async def open_checkrein(
                 approvals=approvals,
                 gate=equipment.gate,
                 judge=equipment.judge,
+                recovery=recovery,
             )
         finally:
             await runtime.close()

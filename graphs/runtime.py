@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langgraph.types import Command
 
 from checkpoints.clock import Clock, fresh_id
 from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
 from checkpoints.records import ApprovalAnswer, GrantUse, NewRun, ThreadInfo
+from checkpoints.records import Run as RunRecord
 from checkpoints.run_errors import CheckpointMovedError, StaleFenceError
 from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, QuoteAuthority
 from graphs.run import Agent, Run
@@ -48,7 +51,7 @@ class Runtime:
         self.authority = authority
         self._agent = agent
         self._ledger = ledger
-        self._owner_id = owner_id
+        self.owner_id = owner_id
         self._settlement = settlement
         self._clock = clock
         self._runs: dict[str, Run] = {}
@@ -81,13 +84,29 @@ class Runtime:
         """
         grant = self.authority.check(admission)
         quote = admission.quote
-        new = _new_run(quote, self._owner_id)
+        new = _new_run(quote, self.owner_id, self._clock.now())
         record = await self._ledger.admit(new, _use(grant), await self._answers(quote.input, grant))
+        return self._begin(record, quote.input.value, AgentContext.model_validate(quote.terms))
+
+    def continue_run(self, record: RunRecord, graph_input: Any) -> Run:
+        """Drives on a run that was taken over from a dead owner, under the terms and the deadline that it was admitted with."""
+        context = AgentContext.model_validate(record.receipt["terms"])
+        if record.deadline is not None:
+            left = max(0.001, (record.deadline - self._clock.now()).total_seconds())
+            context = context.model_copy(update={"timeout": left})
+        return self._begin(record, graph_input, context)
+
+    async def waiting_interrupts(self, thread_id: str) -> set[str]:
+        """The ids of what the newest checkpoint of a thread waits for."""
+        state = await self._agent.aget_state({"configurable": {"thread_id": thread_id}})
+        return {interrupt.id for interrupt in state.interrupts}
+
+    def _begin(self, record: RunRecord, graph_input: Any, context: AgentContext) -> Run:
         run = Run(
             record,
             agent=self._agent,
-            graph_input=quote.input.value,
-            context=AgentContext.model_validate(quote.terms),
+            graph_input=graph_input,
+            context=context,
             ledger=self._ledger,
             settlement=self._settlement,
             clock=self._clock,
@@ -107,7 +126,7 @@ class Runtime:
     async def close(self, reason: str = "the runtime was closed") -> None:
         """Cancels what still runs and waits for every ending."""
         running = [run for run in self._runs.values() if not run.stopped]
-        await asyncio.gather(*(run.cancel(reason) for run in running))
+        await asyncio.gather(*(run.cancel(reason) for run in running), return_exceptions=True)
         self._runs.clear()
 
     async def _terms(self, value: AgentInput, context: AgentContext) -> AgentContext:
@@ -163,17 +182,28 @@ def _use(grant: Grant) -> GrantUse:
     )
 
 
-def _new_run(quote: Quote, owner_id: str) -> NewRun:
+def _new_run(quote: Quote, owner_id: str, now: datetime) -> NewRun:
     preparation = quote.grant.preparation
+    receipt = {"quote_id": quote.quote_id, "turn_id": preparation.turn_id, "model": quote.model, "terms": dict(quote.terms)}
+    if isinstance(quote.input.value, Mapping):
+        receipt["input"] = {"messages": [_message(message) for message in quote.input.value.get("messages", ())]}
     return NewRun(
         run_id=fresh_id(),
         thread_id=preparation.checkpoint_thread_id,
         owner_id=owner_id,
         subject_id=preparation.subject_id,
-        receipt={"quote_id": quote.quote_id, "turn_id": preparation.turn_id, "model": quote.model, "terms": dict(quote.terms)},
+        deadline=now + timedelta(seconds=quote.terms["timeout"]),
+        receipt=receipt,
         graph_version=str(GRAPH_VERSION),
         title=_title(quote.input),
     )
+
+
+def _message(message: Any) -> dict[str, Any]:
+    """A message as JSON, kept with the run until its checkpoint has it: a crash before the first one must not lose the task."""
+    if isinstance(message, BaseMessage):
+        return {"role": message.type, "content": message.content, "id": message.id}
+    return dict(message) if isinstance(message, Mapping) else {"role": "human", "content": str(message)}
 
 
 def _title(value: AgentInput) -> str:

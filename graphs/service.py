@@ -6,6 +6,7 @@ one road: a signed grant, a quote, an admission.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from checkpoints.records import Run as RunRecord
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
 from checkpoints.store import Store
 from graphs.admission import AgentInput, Preparation
+from graphs.recovery import Recovery
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
 from nodes.approval import Answer, Approve, Edit, answer_to
@@ -34,6 +36,10 @@ from nodes.judging import PolicyJudge
 
 MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
+
+
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at a run of another process that was told to stop."""
 
 
 class TaskError(UsageError):
@@ -119,14 +125,16 @@ class Service:
         approvals: Approvals,
         gate: Gate,
         judge: PolicyJudge,
+        recovery: Recovery,
     ) -> None:
         self.runtime = runtime
         self.agent = agent
-        self._store = store
+        self.store = store
         self._ledger = ledger
         self._approvals = approvals
         self._gate = gate
         self._judge = judge
+        self._recovery = recovery
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -219,10 +227,8 @@ class Service:
         if record.status is RunStatus.AWAITING_INPUT:
             await self._ledger.withdraw(record.thread_id, reason=reason)
             return str(record.status)
-        await self._ledger.record_cause(record.run_id, Cause(kind=CauseKind.CANCEL, reason=reason, at=self._store.clock.now()))
-        async for _ in self._ledger.follow(record.run_id):
-            pass
-        return str((await self._ledger.run(record.run_id)).status)
+        await self._ledger.record_cause(record.run_id, Cause(kind=CauseKind.CANCEL, reason=reason, at=self.store.clock.now()))
+        return await self._ended_elsewhere(record)
 
     def waiting_for(self, run_id: str) -> list[str]:
         """What a run of this process that was told to stop still waits for, a title each."""
@@ -288,7 +294,7 @@ class Service:
         Raises:
             UnknownThreadError: None does.
         """
-        found = await self._store.read(threads_named, name)
+        found = await self.store.read(threads_named, name)
         if not found:
             raise UnknownThreadError(name)
         if len(found) > 1:
@@ -308,8 +314,29 @@ class Service:
             raise UnknownThreadError(name)
         return exact[0] if exact else runs[0]
 
+    async def _ended_elsewhere(self, record: RunRecord) -> str:
+        """Waits for a run of another process to end; ends it here once its owner is found dead."""
+        while not (now := await self._ledger.run(record.run_id)).status.final:
+            if await self._recovery.is_orphan(now):
+                return str((await self._recovery.settle(now)).status)
+            await asyncio.sleep(LOOK_AGAIN)
+        return str(now.status)
+
+    async def _release(self, thread: ThreadInfo) -> ThreadInfo | None:
+        """Settles the live run of a thread whose owner is dead, so that the thread can be used."""
+        live = await self._ledger.run(thread.live_run_id)
+        if await self._recovery.is_orphan(live):
+            await self._recovery.settle(live)
+        return await self._ledger.thread(thread.thread_id)
+
+    async def recover(self) -> Sequence[Run]:
+        """Continues every run of the store whose owner is dead, and gives the runs that go on in this process."""
+        return await self._recovery.sweep()
+
     async def _start(self, value: AgentInput, context: AgentContext, subject: str) -> Run:
         thread = await self._ledger.thread(value.checkpoint_thread_id)
+        if thread is not None and thread.live_run_id:
+            thread = await self._release(thread)
         preparation = Preparation(
             turn_id=fresh_id(),
             thread_id=value.checkpoint_thread_id,
@@ -340,7 +367,7 @@ class Service:
             )
             for interrupt in snapshot.interrupts
         ]
-        await self._store.write(align_approvals, thread_id, waiting, self._store.clock.now())
+        await self.store.write(align_approvals, thread_id, waiting, self.store.clock.now())
         return snapshot
 
     async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> None:

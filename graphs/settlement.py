@@ -94,6 +94,8 @@ class Settlement:
         snapshot = await agent.aget_state(config)
         if isinstance(value, Command):
             return addressed(value, snapshot.interrupts)
+        if (snapshot.metadata or {}).get("run_id") == record.run_id:
+            return value  # this very run, taken over: LangGraph goes on where it was
         if value is not None and snapshot.values:
             await self._answer_leftovers(agent, config, snapshot, await self._endings(record.thread_id))
         return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkpoints.journal import Journal
 from nodes.effects import Effects
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
@@ -19,12 +20,14 @@ class Equipment:
         gate: The tools and the policy.
         judge: The policy, for who also keeps standing permissions.
         answer: Gives one model reply.
-        effects: The effect journal as nodes use it.
+        journal: The effect journal.
+        effects: The journal as nodes use it.
         native: The native commands.
     """
 
     gate: Gate
     judge: PolicyJudge
     answer: Answerer
+    journal: Journal
     effects: Effects
     native: Native
