@@ -39,9 +39,9 @@ async def _to_the_end(desk: Desk, service: Service, run: Run, context: AgentCont
         if outcome is not RunStatus.AWAITING_INPUT or not desk.face.may_ask:
             return of_outcome(outcome, at_limit=not ending.get("completed", True))
         asking = not (desk.args.no_prompt or left)
-        resumed = await _answered(desk, service, run.thread_id, context) if asking else None
+        resumed = await answered(desk, service, run.thread_id, context) if asking else None
         if resumed is None:
-            return _left(desk, run.thread_id)
+            return left_pending(desk, run.thread_id)
         run = resumed
 
 
@@ -89,7 +89,7 @@ def _remaining(desk: Desk, service: Service, run: Run) -> Sequence[str]:
     return [*service.waiting_for(run.run_id), *desk.face.open_steps()]
 
 
-async def _answered(desk: Desk, service: Service, thread_id: str, context: AgentContext) -> Run | None:
+async def answered(desk: Desk, service: Service, thread_id: str, context: AgentContext) -> Run | None:
     """Asks about what waits until an answer fits; None when the person leaves it pending."""
     keyboard = Keyboard(desk.stops)
     while True:
@@ -111,7 +111,8 @@ async def decided(service: Service, approval: Approval, decisions: Sequence[Deci
     return await service.decide(approval.thread_id, decisions, interrupt_id=approval.interrupt_id, context=context)
 
 
-def _left(desk: Desk, thread_id: str) -> Exit:
+def left_pending(desk: Desk, thread_id: str) -> Exit:
+    """Says that nothing was decided, and how it is done later."""
     desk.face.say("Nothing was decided; it waits, also when this machine restarts. Later:", "bad")
     for line in (
         f"checkrein show {thread_id}",

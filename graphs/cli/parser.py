@@ -168,13 +168,14 @@ def _add_decisions(commands: Commands[_Parser]) -> None:
     respond = _command(commands, "respond", "answer a waiting call yourself: it does not run", *shared)
     _add_thread(respond)
     respond.add_argument("--message", metavar="TEXT", required=True, help="what the model takes as the call's result")
-    decide = _command(commands, "decide", "decide about several waiting calls at once, each in its own way", *shared)
+    decide = _command(commands, "decide", "be asked again about what waits, or decide about each call in its own way", *shared)
     _add_thread(decide)
     decide.add_argument(
         "--decisions",
         metavar="JSON|@FILE|-",
-        required=True,
-        help='a list in the order of the calls, e.g. [{"type": "approve"}, {"type": "reject", "message": "no"}]',
+        default=None,
+        help='a list in the order of the calls, e.g. [{"type": "approve"}, {"type": "reject", "message": "no"}]; '
+        "a terminal asks when it is not given",
     )
 
 
