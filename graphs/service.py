@@ -258,6 +258,10 @@ class Service:
             messages=tuple(state.values.get("messages", ())),
         )
 
+    async def knows(self, thread_id: str) -> bool:
+        """Whether a thread of exactly this id is in the store."""
+        return await self._ledger.thread(thread_id) is not None
+
     async def thread_info(self, name: str) -> ThreadInfo:
         """One thread as a quote sees it: its fence and its newest checkpoint.
 
