@@ -137,4 +137,5 @@ class Registry:
         owned = self._owners.pop(owner, _Owned())
         running = [background.scope for background in owned.scopes.values() if background.scope.verdict is None]
         stops: asyncio.Future[list[Verdict]] = asyncio.gather(*(scope.stop(reason) for scope in running))
-        return tuple(await outlast(stops))
+        verdicts = await outlast(stops)
+        return tuple(verdicts)
