@@ -18,16 +18,20 @@ BY_NAME = {
 """The files that may import a module by a name in a string."""
 
 
+LATE = {
+    "checkpoints/backends.py",  # the driver of PostgreSQL is an extra, and slow to load
+}
+"""The files that may import inside a function. The linter of the rooms sees these imports too."""
+
+
 def functions(tree: ast.AST) -> Iterator[ast.AST]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
 
 def test_no_import_is_hidden_in_a_function() -> None:
     """LangGraph reads annotations at run time, and a cycle hides best inside a function."""
-    hidden = {
-        f"{name}:{line}" for name, tree in sources(*ROOMS) for function in functions(tree) for line, _ in imports_of(function)
-    }
-    assert not hidden
+    hidden = {name for name, tree in sources(*ROOMS) for function in functions(tree) if any(imports_of(function))}
+    assert hidden == LATE
 
 
 def test_modules_are_named_in_strings_only_where_it_is_explained() -> None:
