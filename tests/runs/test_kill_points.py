@@ -1,4 +1,4 @@
-"""The runtime is killed by SIGKILL at random moments; whatever was going on, no effect happens twice and none is lost unsaid."""
+"""The runtime is killed by SIGKILL at random moments; whatever was going on, no effect happens twice, none is lost unsaid."""
 
 from __future__ import annotations
 
@@ -141,9 +141,11 @@ async def kill_at_random(root: Path, moments: int, seed: int) -> Counter[str]:
         await check(service, place, order, workspace, [])
         for _ in range(moments):
             order, workspace = order_for(place)
-            pid = await runtimes.started(order)
+            handle = os.pidfd_open(await runtimes.started(order))
             await asyncio.sleep(chance.uniform(0, whole))
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was done already
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
             await runtimes.heard()
             if await service.knows(order["thread"]):
                 unknown = await finish(service, order["thread"])
