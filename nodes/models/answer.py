@@ -18,6 +18,7 @@ from nodes.models.text import TextJoiner, whole_text
 from nodes.models.usage import Usage, reported_usage
 
 MAX_TEXT = 16 * 1024 * 1024
+_LABELS = ("id", "model", "system_fingerprint", "service_tier")
 _ERROR_FINISH = "error"
 _PREVIEW = 200
 
@@ -185,11 +186,12 @@ class AnswerReader:
         )
 
     def _chunk(self, chunk: dict[str, Any]) -> Delta | None:
-        for key in ("id", "model", "system_fingerprint", "service_tier"):
+        for key in _LABELS:
             value = chunk.get(key)
-            if value and isinstance(value, str):
+            if value and value != self._said.get(key) and isinstance(value, str):
                 self._said[key] = whole_text(value)
-        self.usage = reported_usage(chunk.get("usage")) or self.usage
+        if chunk.get("usage"):
+            self.usage = reported_usage(chunk["usage"]) or self.usage
         for choice in _objects(chunk.get("choices"), "choices"):
             if choice.get("index") in (0, None):
                 return self._choice(choice)

@@ -102,9 +102,10 @@ class WireChat(ChatOpenAI):
     ) -> ChatResult:
         message_id = f"lc_run--{run_manager.run_id}" if run_manager else None
         handlers = bool(run_manager and run_manager.handlers)
+        saw = self._watch.saw
 
         async def show(delta: Delta) -> None:
-            self._watch.saw(delta)
+            saw(delta)
             if handlers and run_manager is not None and delta.text:
                 await run_manager.on_llm_new_token(delta.text, chunk=text_chunk(delta.text, message_id))
 

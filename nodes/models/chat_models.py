@@ -14,10 +14,10 @@ from yarl import URL
 
 from checkpoints.clock import Clock, SystemClock
 from nodes.models.chat import NO_CLIENT, WireChat
-from nodes.models.errors import MissingKeyError, NoEndpointError
+from nodes.models.errors import MissingKeyError, NoEndpointError, ParametersError
 from nodes.models.redact import Redactor
 from nodes.models.spec import ModelSpec
-from nodes.models.wire import Endpoint, Watch, open_session
+from nodes.models.wire import MAX_BODY, Endpoint, Watch, open_session
 
 DEFAULT_WINDOW = 262_144
 """Tokens of a window that nobody names: what current open and hosted models offer at least."""
@@ -38,7 +38,7 @@ class ChatModels:
     def __init__(self, environment: Mapping[str, str] | None = None, clock: Clock | None = None) -> None:
         self._environment = os.environ if environment is None else environment
         self._clock = clock or SystemClock()
-        self._chats: dict[str, WireChat] = {}
+        self._chats: dict[tuple[str, str | None], WireChat] = {}
         self._open: tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession] | None = None
 
     async def __aenter__(self) -> Self:
@@ -80,9 +80,10 @@ class ChatModels:
         Raises:
             NoEndpointError: The spec has no address.
             MissingKeyError: The key's variable is not set, or the key is not one line of plain characters.
+            ParametersError: ChatOpenAI refuses the spec's parameters.
         """
         key = spec.key(self._environment.get)
-        cache_key = f"{spec.model_dump_json()} {hash(key)}"
+        cache_key = (spec.model_dump_json(), key)
         if cache_key not in self._chats:
             self._chats[cache_key] = self._make(spec, key)
         return self._chats[cache_key]
@@ -100,18 +101,21 @@ class ChatModels:
 
     def _make(self, spec: ModelSpec, key: str | None) -> WireChat:
         endpoint = _endpoint(spec, key)
-        chat = WireChat(
-            model=spec.model,
-            api_key=SecretStr("unused"),
-            client=NO_CLIENT,
-            async_client=NO_CLIENT,
-            streaming=True,
-            stream_usage=spec.stream_usage,
-            use_responses_api=False,
-            max_retries=0,
-            cache=False,
-            **spec.parameters,
-        )
+        try:
+            chat = WireChat(
+                model=spec.model,
+                api_key=SecretStr("unused"),
+                client=NO_CLIENT,
+                async_client=NO_CLIENT,
+                streaming=True,
+                stream_usage=spec.stream_usage,
+                use_responses_api=False,
+                max_retries=0,
+                cache=False,
+                **spec.parameters,
+            )
+        except (ValueError, TypeError) as error:
+            raise ParametersError(spec.target, endpoint.redactor.text(str(error), limit=MAX_BODY)) from None
         chat.attach(endpoint, self._session, self._clock)
         return chat
 
@@ -135,5 +139,4 @@ def _endpoint(spec: ModelSpec, key: str | None) -> Endpoint:
         headers=headers if key is None else {**headers, "Authorization": f"Bearer {key}"},
         timeouts=spec.timeouts,
         redactor=Redactor([] if key is None else [key]),
-        proxy=spec.proxy,
     )

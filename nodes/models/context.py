@@ -50,8 +50,8 @@ class Compaction:
 
     def request(self, window: int) -> list[BaseMessage]:
         """The messages that ask a model for the summary; they fit `window` and contain no tool call."""
-        room = max(window // 2, 1) * CHARACTERS_PER_TOKEN
         record = "\n\n".join(_line(message) for message in self.replaced)
+        room = len(record) * (window // 2) // max(_text_tokens(record), 1)
         if len(record) > room:
             record = f"{record[: room // 4]}\n\n[...]\n\n{record[-(room * 3 // 4) :]}"
         return [SystemMessage(_REQUEST), HumanMessage(f"The record:\n\n{record}")]

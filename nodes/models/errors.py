@@ -79,6 +79,19 @@ class MissingKeyError(ModelError):
         )
 
 
+class ParametersError(ModelError):
+    """The model's configured parameters are not what ChatOpenAI accepts. Nothing was sent."""
+
+    code = "model_parameters"
+
+    def __init__(self, target: Target, problem: str) -> None:
+        super().__init__(
+            target,
+            f"The parameters of the model {target} are wrong: {problem}.",
+            hint="Correct the model's `parameters`; their names and values are those of ChatOpenAI.",
+        )
+
+
 class UnsendableError(ModelError):
     """The conversation holds something that cannot be written as a request. Nothing was sent."""
 

@@ -78,14 +78,19 @@ class Draft:
     """What exists of a reply that is not finished. The caller makes it, and reads it when `reply` did not return.
 
     Attributes:
-        text: What a person saw so far.
-        model: The model that wrote it; empty while nothing was seen.
+        model: The model that wrote the text; empty while nothing was seen.
         attempts: The attempts that have ended.
+        pieces: What a person saw so far, piece by piece.
     """
 
-    text: str = ""
     model: str = ""
     attempts: list[Attempt] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def text(self) -> str:
+        """What a person saw so far."""
+        return "".join(self.pieces)
 
     @property
     def usage(self) -> Usage:
@@ -94,7 +99,7 @@ class Draft:
 
     def interrupted(self) -> AIMessage | None:
         """The text that was shown, as a message marked `interrupted`, without any tool call; None when nothing was shown."""
-        if not self.text:
+        if not self.pieces:
             return None
         return AIMessage(content=self.text, response_metadata={"interrupted": True, "model_name": self.model})
 
@@ -190,7 +195,7 @@ class _AttemptWatch:
         if delta.text:
             self.committed = True
             self.draft.model = self.model
-            self.draft.text += delta.text
+            self.draft.pieces.append(delta.text)
             self.emit(events.TOKEN, text=delta.text)
 
     def usage(self, error: BaseException | None) -> Usage:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from nodes.models.script import Player, Script
+from nodes.models.script import Player, Script, ScriptError
 from nodes.models.script_wire import history_fault
 from nodes.models.scripted_http import (
     MAX_HEAD,
@@ -201,7 +201,11 @@ async def serve(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves a script file from the command line; ends on Ctrl-C."""
+    """Serves a script file from the command line; ends on Ctrl-C.
+
+    Returns:
+        0 after Ctrl-C, 2 when the file cannot be used or the port is taken.
+    """
     parser = argparse.ArgumentParser(prog="python -m nodes.models.scripted", description="Play a model script over HTTP.")
     parser.add_argument("file", type=Path, help="the script, a TOML file")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
@@ -212,6 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asyncio.run(serve(chosen.file, port=chosen.port, strict=chosen.strict, record=chosen.requests))
     except KeyboardInterrupt:
         return 0
+    except (ScriptError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     return 0
 
 

@@ -16,6 +16,17 @@ PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
 PerMillion = Annotated[float, Field(ge=0)]
 
 
+_RESERVED = frozenset(
+    {
+        "api_key", "async_client", "base_url", "cache", "client", "default_headers", "default_query", "http_async_client",
+        "http_client", "max_retries", "messages", "model", "model_name", "n", "openai_api_base", "openai_api_key",
+        "openai_organization", "openai_proxy", "organization", "request_timeout", "root_async_client", "root_client", "stream",
+        "stream_chunk_timeout", "stream_usage", "streaming", "timeout", "tools", "use_responses_api",
+    }
+)  # fmt: skip
+"""ChatOpenAI's names for what a spec says by itself, or for a client that is not used here."""
+
+
 class UnknownPinnedModelError(UsageError):
     """A run is pinned to a model that its chain no longer names."""
 
@@ -37,7 +48,7 @@ class Timeouts(_Value):
 
     Attributes:
         connect: Name look-up, connection and TLS handshake.
-        first_byte: From the request to the first event of the answer.
+        first_byte: From the request to the first event of the answer; it starts when `connect` is over.
         between_chunks: Between two events. Keep-alive comments do not count as events: a stalled model sends them too.
     """
 
@@ -70,7 +81,6 @@ class ModelSpec(_Value):
         price: Prices that replace the price library's.
         stream_usage: Ask for token counts in the stream. Off only for services that refuse the question.
         parameters: Further fields for the model, as ChatOpenAI names them (temperature, reasoning_effort, extra_body, ...).
-        proxy: Address of an HTTP proxy.
     """
 
     model: str = Field(min_length=1)
@@ -84,7 +94,6 @@ class ModelSpec(_Value):
     price: PriceOverride | None = None
     stream_usage: bool = True
     parameters: dict[str, Any] = Field(default_factory=dict)
-    proxy: str | None = None
 
     @field_validator("base_url")
     @classmethod
@@ -97,6 +106,15 @@ class ModelSpec(_Value):
             msg = "a base URL carries no user and no password; name the key's environment variable instead"
             raise ValueError(msg)
         return value.rstrip("/")
+
+    @field_validator("parameters")
+    @classmethod
+    def _are_the_models_own(cls, value: dict[str, Any]) -> dict[str, Any]:
+        reserved = sorted(_RESERVED & value.keys())
+        if reserved:
+            msg = f"parameters are for the model; {', '.join(reserved)} cannot be set there"
+            raise ValueError(msg)
+        return value
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:

@@ -36,6 +36,7 @@ from nodes.models.errors import (
 from nodes.models.redact import Redactor
 from nodes.models.spec import Timeouts
 from nodes.models.sse import Event, EventReader, OversizedEventError
+from nodes.models.stall import StallTimer
 
 MAX_BODY = 1_000
 """Characters of a service's error text that are kept."""
@@ -61,7 +62,6 @@ class Endpoint:
         headers: Headers of each request.
         timeouts: Limits of one attempt.
         redactor: Takes the key out of whatever the service says.
-        proxy: Address of an HTTP proxy, or None.
     """
 
     url: URL = field(repr=False)
@@ -69,7 +69,6 @@ class Endpoint:
     headers: Mapping[str, str] = field(repr=False)
     timeouts: Timeouts
     redactor: Redactor
-    proxy: str | None = field(default=None, repr=False)
 
 
 class Watch(Protocol):
@@ -123,6 +122,7 @@ class Call:
         self._deadline = deadline
         self._clock = clock
         self._events = EventReader()
+        self._sent = clock.monotonic()
 
     async def run(self, body: bytes, show: Show) -> None:
         """Sends the request and shows each delta as it arrives; returns when the answer is complete.
@@ -151,6 +151,7 @@ class Call:
 
     async def _open(self, body: bytes) -> aiohttp.ClientResponse:
         limits = self._endpoint.timeouts
+        self._sent = self._clock.monotonic()
         timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect)
         try:
             async with asyncio.timeout(self._allowed(limits.connect + limits.first_byte)):
@@ -158,7 +159,6 @@ class Call:
                     self._endpoint.url,
                     data=body,
                     headers=self._endpoint.headers,
-                    proxy=self._endpoint.proxy,
                     timeout=timeout,
                     allow_redirects=False,
                 )
@@ -170,27 +170,33 @@ class Call:
             raise self._failure(error) from None
 
     async def _stream(self, response: aiohttp.ClientResponse, show: Show) -> None:
+        timer = StallTimer(response.content)
+        try:
+            await self._packets(timer, show)
+        finally:
+            timer.stop()
+
+    async def _packets(self, timer: StallTimer, show: Show) -> None:
         limits = self._endpoint.timeouts
         phase, limit = "first byte", limits.first_byte
-        until = self._clock.monotonic() + limit
         seen = 0
+        timer.start(self._allowed(max(0.0, limits.connect + limit - (self._clock.monotonic() - self._sent))))
         while not self._reader.done:
-            packet = await self._next(response, phase, limit, until)
+            packet = await self._next(timer, phase, limit)
             if packet is None:
-                break
+                return
             for delta in self._read(self._events.feed, packet):
                 await show(delta)
             if self._reader.events > seen:
                 seen = self._reader.events
                 phase, limit = "between chunks", limits.between_chunks
-                until = self._clock.monotonic() + (min(limit, _AFTER_FINISH) if self._reader.finish_reason else limit)
+                timer.start(self._allowed(min(limit, _AFTER_FINISH) if self._reader.finish_reason else limit))
 
-    async def _next(self, response: aiohttp.ClientResponse, phase: str, limit: float, until: float) -> bytes | None:
+    async def _next(self, timer: StallTimer, phase: str, limit: float) -> bytes | None:
         """The next packet; None at the end of the stream, or when the answer is complete and nothing more comes."""
         complete = bool(self._reader.finish_reason)
         try:
-            async with asyncio.timeout(self._allowed(max(0.0, until - self._clock.monotonic()))):
-                packet = await response.content.readany()
+            return await timer.read() or None
         except TimeoutError:
             if complete:
                 return None
@@ -199,7 +205,6 @@ class Call:
             if complete:
                 return None
             raise self._failure(error) from None
-        return packet or None
 
     def _read(self, split: Callable[[bytes], Sequence[Event]], packet: bytes) -> list[Delta]:
         with self._named():

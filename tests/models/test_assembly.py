@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from nodes.models.assembly import CallAssembler
 from nodes.models.errors import ProtocolError
 from tests.models.streams import call, chunk, event, stream
 from tests.models.talk import raw, talking
@@ -224,6 +229,44 @@ async def test_an_answer_cut_before_its_arguments_does_not_count_as_without_argu
         reply = await talk.say()
     assert reply.message.tool_calls == []
     assert len(reply.message.invalid_tool_calls) == 1
+
+
+arguments = st.dictionaries(
+    st.text(max_size=4), st.one_of(st.integers(), st.text(max_size=6), st.none(), st.lists(st.booleans())), max_size=3
+)
+
+
+@st.composite
+def interleaved(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Calls cut into random pieces and dealt in random order, named by index, by id, or by both."""
+    meant = draw(st.lists(arguments, min_size=1, max_size=4))
+    by_index, by_id = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    queues = []
+    for place, value in enumerate(meant):
+        text = json.dumps(value, ensure_ascii=draw(st.booleans()))
+        cuts = sorted({0, len(text), *draw(st.lists(st.integers(0, len(text)), max_size=4))})
+        pieces = [text[start:end] for start, end in itertools.pairwise(cuts)]
+        index = place if by_index else None
+        rest = f"id{place}" if by_id else None
+        queues.append(
+            [call(pieces[0], index=index, call_id=f"id{place}", name="find")]
+            + [call(piece, index=index, call_id=rest) for piece in pieces[1:]]
+        )
+    order = draw(st.permutations([place for place, queue in enumerate(queues) for _ in queue]))
+    first_seen = list(dict.fromkeys(order))
+    return [queues[place].pop(0)["tool_calls"][0] for place in order], [meant[place] for place in first_seen]
+
+
+@given(interleaved())
+def test_interleaved_pieces_come_out_as_the_calls_that_went_in(case: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
+    """S34, for any cut and any order."""
+    fragments, meant = case
+    assembler = CallAssembler({"find": True})
+    for fragment in fragments:
+        assembler.feed(fragment)
+    finished, unusable = assembler.finish(cut=False)
+    assert [item.arguments for item in finished] == meant
+    assert unusable == []
 
 
 async def test_large_numbers_keep_their_value() -> None:

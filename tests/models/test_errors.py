@@ -62,6 +62,17 @@ async def test_a_key_of_more_than_one_line_is_refused_without_showing_it() -> No
     assert KEY not in str(error)
 
 
+async def test_parameters_that_the_chat_model_refuses() -> None:
+    error = await failure(ModelSpec(model="m", base_url="http://127.0.0.1:1/v1", parameters={"temperature": "hot"}))
+    assert isinstance(error, errors.ParametersError)
+    assert "temperature" in str(error)
+
+
+def test_parameters_that_would_go_around_the_spec_are_refused() -> None:
+    with pytest.raises(ValueError, match="default_headers"):
+        ModelSpec(model="m", parameters={"default_headers": {"X": "y"}})
+
+
 async def test_a_refused_connection_names_the_address() -> None:
     url = f"http://127.0.0.1:{closed_port()}/v1"
     error = await failure(ModelSpec(model="m", base_url=url))

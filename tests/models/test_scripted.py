@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from nodes.models.errors import ModelError, OverloadedError
 from nodes.models.record import Recorder, to_toml
 from nodes.models.script import Script, ScriptedCall, ScriptedReply, ScriptedUsage, ScriptError, When
-from nodes.models.scripted import ScriptedModel, serve
+from nodes.models.scripted import ScriptedModel, main, serve
 from nodes.models.wire import open_session
 from tests.models.talk import talking
 
@@ -183,6 +183,11 @@ async def test_a_file_is_served_until_cancelled(tmp_path: Path) -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
+
+
+def test_the_command_line_names_what_is_wrong_with_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "missing.toml")]) == 2
+    assert "missing.toml" in capsys.readouterr().err
 
 
 async def test_the_command_line_serves_a_file(tmp_path: Path) -> None:

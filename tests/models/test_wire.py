@@ -175,7 +175,7 @@ async def test_thinking_is_shown_apart_and_is_not_the_answer() -> None:
 
 
 ROLE = event(chunk({"role": "assistant"}))
-SHORT = Timeouts(connect=2.0, first_byte=0.15, between_chunks=0.15)
+SHORT = Timeouts(connect=0.5, first_byte=0.15, between_chunks=0.15)
 
 
 @pytest.mark.parametrize(
