@@ -155,23 +155,23 @@ class Journal:
 def _enter(tx: Tx, call: EffectCall, fence: Fence | None, start: bool, now: datetime) -> Entry:  # noqa: FBT001
     _check(tx, call.thread_id, fence, now)
     first = EffectStatus.STARTED if start else EffectStatus.INTENT
-    effect = _find(tx, call.thread_id, call.call_id)
-    if effect is None:
-        tx.execute(
-            "INSERT INTO effects (thread_id, call_id, run_id, tool, digest, preview, status, updated_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                call.thread_id,
-                call.call_id,
-                call.run_id,
-                call.tool,
-                call.digest,
-                plain(call.preview),
-                first.value,
-                stamp(now),
-            ),
-        )
+    fresh = tx.execute(
+        "INSERT INTO effects (thread_id, call_id, run_id, tool, digest, preview, status, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_id, call_id) DO NOTHING RETURNING call_id",
+        (
+            call.thread_id,
+            call.call_id,
+            call.run_id,
+            call.tool,
+            call.digest,
+            plain(call.preview),
+            first.value,
+            stamp(now),
+        ),
+    )
+    if fresh:
         return Fresh()
+    effect = _must_find(tx, call.thread_id, call.call_id)
     if effect.digest != call.digest:
         raise EffectConflictError(call.thread_id, call.call_id, "it was journalled with another tool or other arguments")
     if effect.status is EffectStatus.DONE:

@@ -256,5 +256,5 @@ class PostgresReader:
 
 @lru_cache(maxsize=512)
 def _translated(sql: str) -> str:
-    """The statement with psycopg's placeholders. None of ours has a percent sign or a question mark in a text."""
-    return sql.replace("?", "%s")
+    """The statement with psycopg's placeholders. None of ours has a question mark in a text."""
+    return sql.replace("%", "%%").replace("?", "%s")
