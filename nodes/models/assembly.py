@@ -166,7 +166,7 @@ class CallAssembler:
         known = [call for call in self._calls if call.id == call_id]
         same_place = [call for call in known if index is None or call.index is None or call.index == index]
         if same_place:
-            call = same_place[-1]
+            call = self._last(same_place, piece)
             call.index = index if call.index is None else call.index
             return call
         if known:
@@ -200,10 +200,14 @@ class CallAssembler:
                 msg = f"a tool call named {name[:80]!r} starts inside another one's arguments"
                 raise AmbiguousCallsError(msg)
             return self._open("", index)
+        return self._last(candidates, piece)
+
+    def _last(self, candidates: list[_Open], piece: str) -> _Open:
+        """The call that a fragment goes on with, when no other candidate still waits for arguments."""
         if piece and any(self._unfinished(call) for call in candidates[:-1]):
             msg = "a piece of arguments names neither of two unfinished tool calls"
             raise AmbiguousCallsError(msg)
-        return last
+        return candidates[-1]
 
     def _starts_anew(self, call: _Open, name: str, piece: str) -> bool:
         """Whether a name that comes with a fragment opens a call, rather than naming this one once more."""

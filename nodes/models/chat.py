@@ -131,7 +131,8 @@ class WireChat(ChatOpenAI):
 
         async def show(delta: Delta) -> None:
             self._watch.saw(delta)
-            await queue.put(delta.text)
+            if delta.text:
+                await queue.put(delta.text)
 
         asking = asyncio.create_task(self._ask(messages, stop, kwargs, show), name=f"model stream {self.model_name}")
         asking.add_done_callback(lambda _: queue.put_nowait(None))

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from checkpoints.clock import Clock, SystemClock
 from nodes.models import events
 from nodes.models.answer import AnswerReader, Delta
-from nodes.models.errors import ModelDeadlineError, ModelError, NoEndpointError
+from nodes.models.errors import ModelDeadlineError, ModelError
 from nodes.models.spec import ModelChain, ModelSpec
 from nodes.models.usage import UNKNOWN, Usage, estimated_usage
 from nodes.models.waits import seconds_to_wait
@@ -221,38 +221,34 @@ class _Course:
     clock: Clock
 
     async def run(self, candidates: Sequence[ModelSpec]) -> ModelReply:
-        plan = [(spec, retry) for spec in candidates for retry in range(spec.retries + 1)]
-        given_up = ""
-        last: ModelError | None = None
-        for spec, retry in plan:
-            if spec.name == given_up:
-                continue
-            if last is not None:
-                self.emit(events.STREAM_RESET, attempt=len(self.draft.attempts), model=last.target.model, cause=last.code)
-            if retry and last is not None and not await self._waited(spec, retry, last):
-                raise last
+        plan = [spec for spec in candidates for _ in range(spec.retries + 1)]
+        while True:
+            spec = plan.pop(0)
             try:
                 return await self._attempt(spec)
             except ModelError as error:
-                last = error
-            if not self._may_go_on(last):
-                raise last
-            if not last.retryable:
-                given_up = spec.name
-        raise last if last is not None else NoEndpointError(candidates[0].target)
+                failed = error
+            wait = self._wait_for(spec, failed)
+            plan = self._remaining(plan, spec, failed, wait)
+            if not plan:
+                raise failed
+            self.emit(events.STREAM_RESET, attempt=len(self.draft.attempts), model=spec.name, cause=failed.code)
+            if plan[0] is spec:
+                self.emit(events.MODEL_WAITING, model=spec.name, seconds=round(wait, 3), cause=failed.code)
+                await asyncio.sleep(wait)
 
-    def _may_go_on(self, error: ModelError) -> bool:
-        seen = any(attempt.committed for attempt in self.draft.attempts)
-        return not seen and (error.retryable or error.other_model_may_help)
+    def _remaining(self, plan: list[ModelSpec], spec: ModelSpec, failed: ModelError, wait: float) -> list[ModelSpec]:
+        """Who may still be asked after a failure: nobody once something was seen, not the same model where that is no use."""
+        if any(attempt.committed for attempt in self.draft.attempts):
+            return []
+        others = [other for other in plan if other is not spec] if failed.other_model_may_help else []
+        in_time = self.deadline is None or self.clock.monotonic() + wait < self.deadline
+        again = [other for other in plan if other is spec] if failed.retryable and in_time else []
+        return again + others
 
-    async def _waited(self, spec: ModelSpec, retry: int, last: ModelError) -> bool:
-        """Waits before a retry; False, at once, when the run's time would be over before it."""
-        seconds = seconds_to_wait(last.retry_after, retry=retry, now=self.clock.now())
-        if self.deadline is not None and self.clock.monotonic() + seconds >= self.deadline:
-            return False
-        self.emit(events.MODEL_WAITING, model=spec.name, seconds=round(seconds, 3), cause=last.code)
-        await asyncio.sleep(seconds)
-        return True
+    def _wait_for(self, spec: ModelSpec, failed: ModelError) -> float:
+        retry = sum(attempt.model == spec.name for attempt in self.draft.attempts)
+        return seconds_to_wait(failed.retry_after, retry=retry, now=self.clock.now())
 
     async def _attempt(self, spec: ModelSpec) -> ModelReply:
         if self.deadline is not None and self.clock.monotonic() >= self.deadline:

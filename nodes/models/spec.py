@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -16,6 +17,7 @@ PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
 PerMillion = Annotated[float, Field(ge=0)]
 
 
+_SECRET_NAME = re.compile(r"(?i)key|token|secret|password|signature|^sig$|^code$")
 _RESERVED = frozenset(
     {
         "api_key", "async_client", "base_url", "cache", "client", "default_headers", "default_query", "http_async_client",
@@ -104,6 +106,9 @@ class ModelSpec(_Value):
             raise ValueError(msg)
         if parts.username or parts.password:
             msg = "a base URL carries no user and no password; name the key's environment variable instead"
+            raise ValueError(msg)
+        if any(_SECRET_NAME.search(name) for name, _ in parse_qsl(parts.query)):
+            msg = "a base URL carries no key in its query; name the key's environment variable instead"
             raise ValueError(msg)
         return value.rstrip("/")
 

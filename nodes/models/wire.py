@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -35,7 +35,7 @@ from nodes.models.errors import (
 )
 from nodes.models.redact import Redactor
 from nodes.models.spec import Timeouts
-from nodes.models.sse import Event, EventReader, OversizedEventError
+from nodes.models.sse import EventReader, OversizedEventError
 from nodes.models.stall import StallTimer
 
 MAX_BODY = 1_000
@@ -47,6 +47,8 @@ _AFTER_FINISH = 5.0  # usage may still follow the finish reason; a provider that
 _AFTER_DONE = 0.05  # the last bytes of the framing, so that the connection can be used again
 _KEEP_ALIVE = 4.0  # below the 5 s of common servers (uvicorn, Node), so that no request meets a connection that is closing
 
+
+Source = TypeVar("Source")
 
 Show = Callable[[Delta], Awaitable[None]]
 """Takes one delta; the next byte is read when it returns."""
@@ -185,8 +187,7 @@ class Call:
             packet = await self._next(timer, phase, limit)
             if packet is None:
                 return
-            for delta in self._read(self._events.feed, packet):
-                await show(delta)
+            await self._take(packet, show)
             if self._reader.events > seen:
                 seen = self._reader.events
                 phase, limit = "between chunks", limits.between_chunks
@@ -206,34 +207,38 @@ class Call:
                 return None
             raise self._failure(error) from None
 
-    def _read(self, split: Callable[[bytes], Sequence[Event]], packet: bytes) -> list[Delta]:
-        with self._named():
-            deltas = [self._reader.feed(event) for event in split(packet)]
-        return [delta for delta in deltas if delta is not None]
+    async def _take(self, packet: bytes, show: Show) -> None:
+        """Reads a packet's events one by one, so that what is shown does not depend on how the stream was cut."""
+        try:
+            events = self._events.feed(packet)
+        except OversizedEventError:
+            raise ProtocolError(self._target, "one event is too large") from None
+        for event in events:
+            if self._reader.done:
+                return
+            delta = self._read(self._reader.feed, event)
+            if delta is not None:
+                await show(delta)
 
     async def _whole(self, response: aiohttp.ClientResponse, show: Show) -> None:
         """An answer that came as one JSON body although a stream was asked for."""
-        body = await self._body(response, _MAX_WHOLE_BYTES)
-        with self._named():
-            delta = self._reader.feed_whole(body)
+        delta = self._read(self._reader.feed_whole, await self._body(response, _MAX_WHOLE_BYTES))
         if delta is not None:
             await show(delta)
 
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Says whose answer it was that could not be read."""
-        redact = self._endpoint.redactor.text
+    def _read(self, read: Callable[[Source], Delta | None], source: Source) -> Delta | None:
+        """Reads something, and says whose answer it was when it cannot be read."""
         try:
-            yield
-        except OversizedEventError:
-            raise ProtocolError(self._target, "one event is too large") from None
+            return read(source)
         except BadEventError as error:
-            raise ProtocolError(self._target, redact(str(error), limit=MAX_BODY)) from None
+            raise ProtocolError(self._target, self._redacted(error)) from None
         except ReportedInStreamError as error:
-            message = redact(str(error), limit=MAX_BODY)
             if error.status is not None:
-                raise status_error(self._target, error.status, message) from None
-            raise ReportedError(self._target, message) from None
+                raise status_error(self._target, error.status, self._redacted(error)) from None
+            raise ReportedError(self._target, self._redacted(error)) from None
+
+    def _redacted(self, error: Exception) -> str:
+        return self._endpoint.redactor.text(str(error) or type(error).__name__, limit=MAX_BODY)
 
     async def _refuse(self, response: aiohttp.ClientResponse) -> None:
         body = await self._body(response, _MAX_ERROR_BYTES)
@@ -265,7 +270,8 @@ class Call:
         last = self._events.close()
         if last is not None and not self._reader.done:
             with contextlib.suppress(ProtocolError):  # half an event at the end of a broken stream counts as nothing
-                for delta in self._read(lambda _: [last], b""):
+                delta = self._read(self._reader.feed, last)
+                if delta is not None:
                     await show(delta)
         if not self._reader.finish_reason:
             seen = self._endpoint.redactor.text(self._events.stray.decode("utf-8", "replace"), limit=MAX_BODY)
@@ -305,8 +311,8 @@ class Call:
             return TlsError(self._target, "the connection was closed during the handshake")
         return UnreachableError(self._target, error.strerror or type(error).__name__)
 
-    def _failure(self, error: BaseException) -> ModelError:
-        reason = self._endpoint.redactor.text(str(error) or type(error).__name__, limit=MAX_BODY)
+    def _failure(self, error: Exception) -> ModelError:
+        reason = self._redacted(error)
         if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
             return TlsError(self._target, reason)
         if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -143,6 +143,11 @@ AMBIGUOUS: dict[str, list[dict[str, Any]]] = {
     "arguments without a name": [call('{"x":1}', call_id="a")],
     "an id for each piece": [call('{"x":', call_id="a", name="find"), call("1}", call_id="b")],
     "an id that moves to another index": [call('{"x":', index=0, call_id="a", name="find"), call("1}", index=1, call_id="a")],
+    "one id for two unfinished calls": [
+        call('{"x":', index=0, call_id="s", name="find"),
+        call('{"y":', index=1, call_id="s", name="find"),
+        call("1}", index=None, call_id="s"),
+    ],
     "index that is no number": [call("{}", index="first", call_id="a", name="find")],
     "index that is true": [call("{}", index=True, call_id="a", name="find")],
     "fragment that is no object": [{"tool_calls": ["find"]}],

@@ -236,6 +236,13 @@ def test_a_base_url_with_a_password_is_refused() -> None:
         ModelSpec(model="m", base_url="http://user:pass@127.0.0.1/v1")
 
 
+def test_a_base_url_with_a_key_in_its_query_is_refused_and_a_version_is_kept() -> None:
+    """S69"""
+    with pytest.raises(ValueError, match="no key"):
+        ModelSpec(model="m", base_url="http://127.0.0.1/v1?api_key=abcdefgh")
+    assert ModelSpec(model="m", base_url="http://127.0.0.1/v1?api-version=2026-01-01").base_url.endswith("2026-01-01")
+
+
 def every_error() -> list[type[CheckreinError]]:
     found: list[type[CheckreinError]] = []
     waiting: list[type[CheckreinError]] = [errors.ModelError]

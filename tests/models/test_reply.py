@@ -174,6 +174,22 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
     assert (caught.value.status, caught.value.retry_after) == (429, "30")
 
 
+async def test_a_wait_beyond_the_deadline_goes_to_the_fallback_at_once() -> None:
+    limited = ScriptedReply(status=429, headers={"Retry-After": "30"})
+    async with talking(limited, GOOD, names=("first", "second"), retries=1) as talk:
+        reply = await talk.say(deadline=time.monotonic() + 20)
+    assert [attempt.model for attempt in reply.attempts] == ["first", "second"]
+    assert talk.of_kind("model_waiting") == []
+
+
+async def test_retries_of_each_model_come_before_the_next_model() -> None:
+    async with talking(BUSY, BUSY, BUSY, GOOD, names=("first", "second"), retries=1) as talk:
+        reply = await talk.say()
+    assert [request.model for request in talk.server.requests] == ["first", "first", "second", "second"]
+    assert len(talk.of_kind("stream_reset")) == 3
+    assert reply.model == "second"
+
+
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 

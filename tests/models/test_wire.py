@@ -136,6 +136,20 @@ async def test_an_error_inside_the_stream_is_reported_as_what_it_is() -> None:
             await talk.say()
 
 
+@pytest.mark.parametrize("split", [None, 1])
+async def test_text_before_an_error_was_seen_however_the_stream_was_cut(split: int | None) -> None:
+    body = event(chunk({"content": "Hel"})) + event({"error": "broken"})
+    async with talking(raw(body, split=split), GOOD, retries=1) as talk:
+        with pytest.raises(ReportedError):
+            await talk.say()
+    assert talk.shown == "Hel"
+
+
+async def test_what_follows_done_is_not_read() -> None:
+    async with talking(raw(stream(*text("Hi"), finish="stop") + "data: {nope\n\n")) as talk:
+        assert (await talk.say()).message.content == "Hi"
+
+
 async def test_an_error_status_inside_the_stream_counts_as_that_status() -> None:
     async with talking(raw(event({"error": {"message": "slow down", "code": 429}})), GOOD, retries=1) as talk:
         reply = await talk.say()
