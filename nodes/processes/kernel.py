@@ -41,6 +41,9 @@ YIELD_BUDGET = 2.0
 """Seconds in which a cancelled cell must let go of the kernel before the kernel is killed."""
 
 _ASK_AGAIN = 0.5
+_OPTIONS = ("--HistoryManager.enabled=False", "--InteractiveShell.xmode=Plain", "--InteractiveShell.colors=NoColor")
+"""No history file, and tracebacks as Python prints them: short, and made in a moment when a cell is interrupted."""
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -213,7 +216,7 @@ class Kernel:
         try:
             return await live.scope.stop(reason)
         finally:
-            _discard(live)
+            await _discard(live)
 
     async def _run(self, live: _Live, code: str, cell: _Cell, limit: float | None) -> CellResult:
         await live.scope.mark()
@@ -259,23 +262,22 @@ class Kernel:
         await self.stop()
         if not INSTALLED:
             raise KernelMissingError
-        folder = Path(tempfile.mkdtemp(prefix="checkrein-kernel-"))
+        folder, file, info = await asyncio.to_thread(_connection)
         try:
-            self._live = await self._launch(folder)
+            self._live = await self._launch(folder, file, info)
             await _ready(self._live)
         except BaseException:
             await self.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
         return True
 
-    async def _launch(self, folder: Path) -> _Live:
-        file, info = _connection(folder)
+    async def _launch(self, folder: Path, file: str, info: Any) -> _Live:
         spec = self._spec
         confinement = spec.confinement and replace(spec.confinement, writable=(*spec.confinement.writable, str(folder)))
         scope = await self._processes.start(
             ScopeSpec(
-                argv=(spec.python, "-m", "ipykernel_launcher", "-f", file, "--HistoryManager.enabled=False"),
+                argv=(spec.python, "-m", "ipykernel_launcher", "-f", file, *_OPTIONS),
                 cwd=spec.cwd,
                 env={**spec.env, "IPYTHONDIR": str(folder / "ipython"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
                 containment=spec.containment,
@@ -289,9 +291,10 @@ class Kernel:
         return _Live(scope=scope, client=client, folder=folder)
 
 
-def _connection(folder: Path) -> tuple[str, Any]:
+def _connection() -> tuple[Path, str, Any]:
     # Unix sockets in a folder that only this user enters, and messages signed with a key that only this file holds. The
     # "ports" are suffixes of the sockets' names.
+    folder = Path(tempfile.mkdtemp(prefix="checkrein-kernel-"))
     file, info = write_connection_file(
         str(folder / "connection.json"),
         ip=str(folder / "socket"),
@@ -303,7 +306,7 @@ def _connection(folder: Path) -> tuple[str, Any]:
         control_port=4,
         hb_port=5,
     )
-    return file, info
+    return folder, file, info
 
 
 def _broken(seconds: float, killed: int, *, empty: bool, state_lost: bool) -> _Broken:
@@ -367,8 +370,8 @@ def _as_text(data: Mapping[str, Any]) -> str:
     return f"{text} [{', '.join(other)}]\n" if other else f"{text}\n"
 
 
-def _discard(live: _Live) -> None:
+async def _discard(live: _Live) -> None:
     live.client.stop_channels()
     with suppress(OSError):
         live.client.context.destroy(linger=0)
-    shutil.rmtree(live.folder, ignore_errors=True)
+    await asyncio.to_thread(shutil.rmtree, live.folder, ignore_errors=True)

@@ -8,14 +8,14 @@ import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self
 
 from checkpoints.clock import fresh_id
 from checkpoints.errors import UsageError
-from nodes.processes.errors import ClosedError, SpawnerFailedError
+from nodes.processes.errors import ClosedError, SpawnerFailedError, StartFailedError
 from nodes.processes.forkserver import wire
 from nodes.processes.recovery import TAG
 from nodes.processes.scope import Scope, UnbornError, outlast
@@ -24,6 +24,23 @@ from nodes.processes.spec import ScopeSpec
 from nodes.processes.verdict import Reason, Verdict
 
 _ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """Descriptors that a command gets as its streams. They stay the caller's, who closes them after the start.
+
+    Attributes:
+        stdin: Standard input, in place of the spec's.
+        stdout: Standard output; standard error alone is then the scope's output.
+    """
+
+    stdin: int | None = None
+    stdout: int | None = None
+
+
+OWN_STREAMS = Streams()
+"""Standard input as the spec says, both outputs in the scope's output."""
 
 
 class Processes:
@@ -45,10 +62,15 @@ class Processes:
         """The scopes that have no verdict yet, oldest first."""
         return tuple(self._active.values())
 
-    async def start(self, spec: ScopeSpec) -> Scope:
+    async def start(self, spec: ScopeSpec, streams: Streams = OWN_STREAMS) -> Scope:
         """Starts a scope and returns once its command has been executed.
 
         A cancellation while it starts leaves nothing behind: it goes through after the scope's verdict.
+
+        Args:
+            spec: What to run.
+            streams: The caller's own ends for standard input and output, for a program that is talked to (a server of
+                tools): such a stream is not part of the scope's output.
 
         Raises:
             ProcessesError: Nothing was started; which one says why.
@@ -57,7 +79,7 @@ class Processes:
         _check(spec)
         for _ in range(_ATTEMPTS):
             link = await self._spawner()
-            scope = await self._open(link, spec)
+            scope = await self._open(link, spec, streams)
             if scope is None:
                 continue
             try:
@@ -132,30 +154,43 @@ class Processes:
             self._last_words = link.last_words() or "it said nothing"
             await link.gone(self._executor)
 
-    async def _open(self, link: SpawnerLink, spec: ScopeSpec) -> Scope | None:
-        tag = fresh_id()
-        loop = asyncio.get_running_loop()
+    async def _open(self, link: SpawnerLink, spec: ScopeSpec, streams: Streams) -> Scope | None:
+        """Sends the request. None: the spawner is gone, and nothing began."""
         with ExitStack() as lent:
-            body = _hold(lent, wire.pack_body(_request(spec, tag, loop.time())))
-            stdin = _hold(lent, _stdin(spec.stdin))
-            read, write = os.pipe()
-            _hold(lent, write)
-            ours, theirs = socket.socketpair()
-            lent.enter_context(theirs)
-            ours.setblocking(False)
-            scope = Scope(spec, tag, ours, read, self._executor, self._drop)
-            self._active[tag] = scope
+            scope, descriptors = self._prepare(lent, spec, streams)
             try:
-                sent = await link.send(wire.START, [body, stdin, write, write, theirs.fileno()])
+                sent = await link.send(wire.START, descriptors)
             except asyncio.CancelledError:
                 lent.close()
                 await scope.stop(Reason.CANCEL)
                 raise
-        if not sent:
-            await scope.wait()
-            await self._forget(link)
-            return None
-        return scope
+        if sent:
+            return scope
+        await scope.wait()
+        await self._forget(link)
+        return None
+
+    def _prepare(self, lent: ExitStack, spec: ScopeSpec, streams: Streams) -> tuple[Scope, list[int]]:
+        tag = fresh_id()
+        request = _request(spec, tag, asyncio.get_running_loop().time())
+        try:
+            with ExitStack() as kept:
+                read, write = os.pipe()
+                kept.callback(os.close, read)
+                lent.callback(os.close, write)
+                ours, theirs = socket.socketpair()
+                kept.enter_context(ours)
+                lent.enter_context(theirs)
+                body = _hold(lent, wire.pack_body(request))
+                stdin = _hold(lent, _stdin(spec.stdin)) if streams.stdin is None else streams.stdin
+                kept.pop_all()
+        except OSError as error:
+            raise StartFailedError(error.strerror or str(error)) from error
+        ours.setblocking(False)
+        scope = Scope(spec, tag, ours, read, self._executor, self._drop)
+        self._active[tag] = scope
+        stdout = write if streams.stdout is None else streams.stdout
+        return scope, [body, stdin, stdout, write, theirs.fileno()]
 
     def _drop(self, scope: Scope) -> None:
         self._active.pop(scope.identity.tag, None)

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from nodes.processes.errors import SpawnerFailedError
-from nodes.processes.forkserver import system, wire
+from nodes.processes.forkserver import system, tree, wire
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BOOT = (
@@ -42,6 +42,7 @@ class SpawnerLink:
         Raises:
             SpawnerFailedError: This Python could not be started.
         """
+        tree.boot_id()  # read here, in a thread, and known to every scope from then on
         kind = socket.SOCK_SEQPACKET if system.LINUX else socket.SOCK_DGRAM
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         ours.setblocking(False)

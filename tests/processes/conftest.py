@@ -10,11 +10,6 @@ from nodes.processes.processes import Processes
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def processes(anyio_backend: str) -> AsyncIterator[Processes]:
     async with Processes() as opened:
         yield opened

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +22,13 @@ from nodes.processes.recovery import stop_recorded
 from nodes.processes.scope import Scope
 from nodes.processes.verdict import Identity, Reason, Rung
 from tests.processes import corpus
-from tests.processes.corpus import PROGRAMS, Person, beats, marked
+from tests.processes.corpus import PROGRAMS, beats, marked
 from tests.processes.living import alive, carriers, shell
+from tests.processes.trials import HOLDER, ROOT, fresh_group, races
 
 TREE = "(setsid sleep 60 & setsid sleep 61 &) ; echo up; sleep 62"
-HOLDER = PROGRAMS / "holder.py"
 
-_groups = count(800_000 + os.getpid() % 100_000 * 10)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mark processes by group")
-ROOT = Person(name="root", python=sys.executable)
 
 
 @pytest.fixture
@@ -42,13 +37,6 @@ def folder() -> Iterator[Path]:
     made.chmod(0o777)
     yield made
     shutil.rmtree(made)
-
-
-def _gone_soon(group: int, seconds: float = 3.0) -> list[str]:
-    end = time.monotonic() + seconds
-    while (left := marked(group)) and time.monotonic() < end:
-        time.sleep(0.02)
-    return left
 
 
 async def _gone_soon_by_tag(tag: str) -> list[int]:
@@ -65,32 +53,9 @@ async def _up(scope: Scope) -> None:
             return
 
 
-def _race(delay: float, words: tuple[str, ...], folder: Path) -> tuple[list[str], bool]:
-    """Kills a runtime `delay` seconds after it asks for a scope. Answers who survived, and whether the command had begun."""
-    group = next(_groups)
-    began = folder / str(group)
-    line = f"touch {began}; (setsid sleep 30 &); sleep 30 & sleep 30"
-    with ROOT.popen(HOLDER, line, "0", *words, group=group) as runtime:
-        assert runtime.stdout
-        assert runtime.stdout.readline() == "ready\n"
-        time.sleep(delay)
-        runtime.kill()
-    return _gone_soon(group), began.exists()
-
-
-def _races(number: int, folder: Path) -> tuple[list[list[str]], int]:
-    # Half of the kills fall while the scope is being made, half while it runs or forks; every fourth has no spawner yet.
-    chosen = random.Random(number)
-    delays = [chosen.uniform(0, 0.012 if index % 2 else 0.06) for index in range(number)]
-    words = [("cold",) if index % 4 == 0 else () for index in range(number)]
-    with ThreadPoolExecutor(3) as threads:
-        results = list(threads.map(_race, delays, words, [folder] * number))
-    return [survivors for survivors, _ in results if survivors], sum(begun for _, begun in results)
-
-
 @needs_root
 def test_a_runtime_killed_at_any_moment_around_a_spawn_leaves_nothing(folder: Path) -> None:
-    survivors, begun = _races(24, folder)
+    survivors, begun = races(24, folder)
     assert survivors == []
     assert 0 < begun < 24
 
@@ -99,14 +64,14 @@ def test_a_runtime_killed_at_any_moment_around_a_spawn_leaves_nothing(folder: Pa
 @pytest.mark.timeout(300)
 @needs_root
 def test_two_hundred_runtimes_killed_around_a_spawn_leave_nothing(folder: Path) -> None:
-    survivors, begun = _races(200, folder)
+    survivors, begun = races(200, folder)
     assert survivors == []
     assert begun >= 60
 
 
 @needs_root
 def test_a_stopped_runtime_does_not_stop_the_deadline(folder: Path) -> None:
-    group, file = next(_groups), folder / "beats"
+    group, file = fresh_group(), folder / "beats"
     line = f"exec {sys.executable} -S -E -I {PROGRAMS / 'misbehave.py'} beat {file}"
     with ROOT.popen(HOLDER, line, "1", group=group) as runtime:
         assert runtime.stdout
@@ -126,7 +91,7 @@ def test_a_stopped_runtime_does_not_stop_the_deadline(folder: Path) -> None:
 
 @needs_root
 def test_a_copy_of_the_lifeline_in_another_process_keeps_nothing_alive(folder: Path) -> None:
-    group = next(_groups)
+    group = fresh_group()
     with ROOT.popen(HOLDER, TREE, "0", "fork", group=group) as runtime:
         assert runtime.stdout
         runtime.stdout.readline()
@@ -148,7 +113,7 @@ def test_a_command_of_an_ordinary_user_cannot_read_the_runtimes_environment_nor_
     if isinstance(person, str):
         pytest.skip(person)
     line = "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ; kill -9 $PPID; echo alive"
-    with person.popen(HOLDER, line, "0", group=next(_groups)) as runtime:
+    with person.popen(HOLDER, line, "0", group=fresh_group()) as runtime:
         assert runtime.stdout
         *_, verdict = runtime.stdout.read().splitlines()
     found = json.loads(verdict)

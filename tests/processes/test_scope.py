@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from checkpoints.errors import UsageError
 from nodes.processes import errors
-from nodes.processes.processes import Processes
+from nodes.processes.processes import Processes, Streams
 from nodes.processes.verdict import Identity, Reason, Rung
 from tests.processes.living import alive, carriers, command, shell
 
@@ -146,3 +148,39 @@ async def test_nothing_starts_after_close() -> None:
     assert scope.verdict.reason == Reason.OWNER_ENDED
     with pytest.raises(errors.ClosedError):
         await opened.start(shell(":"))
+
+
+async def test_a_program_that_is_talked_to_gets_the_callers_own_streams(processes: Processes) -> None:
+    """A server of tools: its standard input and output are the caller's, its errors the scope's output."""
+    (stdin, say), (hear, stdout) = os.pipe(), os.pipe()
+    scope = await processes.start(shell("echo started >&2; read line; echo heard $line"), Streams(stdin=stdin, stdout=stdout))
+    os.close(stdin)
+    os.close(stdout)
+    os.write(say, b"hello\n")
+    verdict = await scope.wait()
+    assert verdict.exit_code == 0
+    assert os.read(hear, 100) == b"heard hello\n"
+    assert scope.output.text == "started\n"
+    os.close(say)
+    os.close(hear)
+
+
+async def test_a_machine_without_a_descriptor_or_process_to_give_says_so_and_recovers(processes: Processes) -> None:
+    _, verdict = await processes.run(shell(":"))
+    assert verdict.exit_code == 0
+    (soft, hard) = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    filling = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                filling.append(os.dup(0))
+        os.close(filling.pop())
+        with pytest.raises(errors.StartFailedError, match="Too many open files"):
+            await processes.run(shell(":"))
+    finally:
+        for descriptor in filling:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (await processes.run(shell("exit 6")))[1].exit_code == 6
+    assert processes.active == ()

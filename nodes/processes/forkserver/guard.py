@@ -106,8 +106,12 @@ class Guard:
             self._fail(command.failure(stage, error))
             return
         self._rung, self._confinement = domain.rung, domain.report
-        self._fork(domain)
-        domain.close()
+        try:
+            self._fork(domain)
+        except OSError as error:
+            self._fail(command.failure("fork", error))
+        finally:
+            domain.close()
 
     def _fork(self, domain: Domain) -> None:
         guard = os.getpid()

@@ -25,6 +25,9 @@ _DEAF_TO = tuple(
 )
 """Signals that spawner and guards outlive. They are handled, not ignored: a command must not inherit an ignored signal."""
 
+_HARD_TIMES = 200
+"""Milliseconds until the next attempt after the system had no process to give."""
+
 _BREATH = 2
 """Milliseconds without a request after which the next guard is made ahead of time."""
 
@@ -64,6 +67,7 @@ class Spawner:
         self._guards: set[int] = set()
         self._orphaned = False
         self._ready: socket.socket | None = None
+        self._refused: OSError | None = None
         self._runtime = tree.open_process(runtime)
         self._gone = os.getppid() != runtime  # asked after the pidfd was opened: then it is the runtime's, or it is gone
         self._poll = select.poll()
@@ -81,12 +85,14 @@ class Spawner:
             if self._orphaned:
                 self._end_orphans()
             if not ready and self._ready is None and not self._gone:
-                self._fork_guard()
+                self._refused = self._try_fork()
 
     def _patience(self) -> int | None:
         if self._orphaned:
             return _ORPHAN_PATIENCE
-        return _BREATH if self._ready is None and not self._gone else None
+        if self._ready is not None or self._gone:
+            return None
+        return _BREATH if self._refused is None else _HARD_TIMES
 
     def _take(self, ready: int) -> None:
         if ready == self._bell.descriptor:
@@ -105,7 +111,7 @@ class Spawner:
 
     def _on_request(self) -> None:
         if self._ready is None:
-            self._fork_guard()  # before the request's descriptors exist here, so that it inherits none of them
+            self._refused = self._try_fork()  # before the request's descriptors exist here: it must inherit none of them
         word, descriptors = wire.receive(self._sock)
         if not word:
             self._runtime_gone(self._sock.fileno())
@@ -117,18 +123,36 @@ class Spawner:
             os.close(descriptor)
 
     def _hand_over(self, descriptors: list[int]) -> None:
-        # A guard that waits may have been killed by somebody; a fresh one has not.
-        for _ in range(2):
-            ready = self._ready or self._fork_guard()
-            self._ready = None
+        # A waiting guard that somebody has killed takes nothing: the lifeline closes, and the runtime asks again.
+        ready, self._ready = self._ready, None
+        if ready is not None:
             with ready:
-                if wire.send(ready, wire.START, descriptors):
-                    return
+                wire.send(ready, wire.START, descriptors)
+        elif self._refused is not None:
+            self._decline(descriptors[-1], self._refused)
 
-    def _fork_guard(self) -> socket.socket:
-        """Makes a guard that waits for a scope. Answers the socket on which it is told, and which it ends with."""
+    def _decline(self, control: int, refused: OSError) -> None:
+        """Says in a guard's place that there is none."""
+        failure = {"failed": "fork", "errno": refused.errno or 0, "text": str(refused)}
+        with socket.socket(fileno=os.dup(control)) as answer:
+            wire.send_line(answer, wire.not_started(failure))
+
+    def _try_fork(self) -> OSError | None:
+        try:
+            self._fork_guard()
+        except OSError as error:  # no process or descriptor to be had now: scopes that run are not to suffer for it
+            return error
+        return None
+
+    def _fork_guard(self) -> None:
+        """Makes a guard that waits for a scope."""
         ours, theirs = socket.socketpair()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             try:
                 ours.close()
@@ -139,7 +163,6 @@ class Spawner:
         theirs.close()
         self._guards.add(pid)
         self._ready = ours
-        return ours
 
     def _be_guard(self, orders: socket.socket) -> None:
         guard = Guard(self._runtime, self._lister)

@@ -32,16 +32,15 @@ def pack_body(message: Message) -> int:
 
 
 def pack_bytes(content: bytes, name: str) -> int:
-    """An anonymous file with this content, rewound; the caller closes it."""
+    """An anonymous file with this content, its position at the start; the caller closes it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create(name)
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    done = 0
+    while done < len(content):
+        done += os.pwrite(descriptor, memoryview(content)[done:], done)
     return descriptor
 
 
@@ -87,6 +86,19 @@ def send_line(sock: socket.socket, message: Message) -> None:
         sock.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
     except OSError:
         return
+
+
+def not_started(failure: Message) -> Message:
+    """The verdict on a command that never began."""
+    return {
+        "verdict": "not_started",
+        "exit_code": None,
+        "killed": 0,
+        "leftovers": 0,
+        "empty": True,
+        "milliseconds": 0.0,
+        "failure": failure,
+    }
 
 
 class Lines:
