@@ -26,23 +26,17 @@ async def converse(desk: Desk, service: Service, run: Run, context: AgentContext
     """Shows the run, and every run that the person's decisions start, until one ends otherwise than by asking."""
     left: list[str] = []
     with desk.stops.handled_by(left.append):
-        status = await _to_the_end(desk, service, run, context, left)
-    desk.stops.ignore()
-    return status
-
-
-async def _to_the_end(desk: Desk, service: Service, run: Run, context: AgentContext, left: Sequence[str]) -> Exit:
-    """`left` gets a reason when a signal comes between two runs: then nobody is asked any more."""
-    while True:
-        ending = await watch(desk, service, run)
-        outcome = RunStatus(ending["outcome"])
-        if outcome is not RunStatus.AWAITING_INPUT or not desk.face.may_ask:
-            return of_outcome(outcome, at_limit=not ending.get("completed", True))
-        asking = not (desk.args.no_prompt or left)
-        resumed = await answered(desk, service, run.thread_id, context) if asking else None
-        if resumed is None:
-            return left_pending(desk, run.thread_id)
-        run = resumed
+        while True:
+            ending = await watch(desk, service, run)
+            outcome = RunStatus(ending["outcome"])
+            if outcome is not RunStatus.AWAITING_INPUT or desk.face.reports:
+                return of_outcome(outcome, at_limit=not ending.get("completed", True))
+            # A signal between two runs means that nobody is there to be asked any more.
+            asking = desk.face.may_ask and not (desk.args.no_prompt or left)
+            resumed = await answered(desk, service, run.thread_id, context, asking=asking)
+            if resumed is None:
+                return left_pending(desk, run.thread_id)
+            run = resumed
 
 
 async def watch(desk: Desk, service: Service, run: Run) -> Mapping[str, Any]:
@@ -89,21 +83,33 @@ def _remaining(desk: Desk, service: Service, run: Run) -> Sequence[str]:
     return [*service.waiting_for(run.run_id), *desk.face.open_steps()]
 
 
-async def answered(desk: Desk, service: Service, thread_id: str, context: AgentContext) -> Run | None:
-    """Asks about what waits until an answer fits; None when the person leaves it pending."""
+async def answered(desk: Desk, service: Service, thread_id: str, context: AgentContext, *, asking: bool = True) -> Run | None:
+    """Shows what waits, and asks until an answer fits; None when nobody is asked or the person leaves it pending."""
     keyboard = Keyboard(desk.stops)
     while True:
-        view = await service.show(thread_id)
-        approval = view.pending[0]
+        approval = await pending(service, thread_id)
         asked = asked_in(approval.value)
         show(desk.face, asked)
-        decisions = await ask(desk.face, keyboard.read_line, asked)
+        decisions = await ask(desk.face, keyboard.read_line, asked) if asking else None
         if decisions is None:
             return None
         try:
             return await decided(service, approval, decisions, context)
         except AnswerError as error:
             desk.face.say(f"{escape_line(str(error))} {escape_line(error.hint)}", "bad")
+
+
+async def pending(service: Service, name: str) -> Approval:
+    """The oldest approval that waits on a thread.
+
+    Raises:
+        UnknownThreadError, NothingWaitsError: There is none; the sentence says what became of the last one.
+    """
+    view = await service.show(name)
+    if not view.pending:
+        # The service refuses this, and knows why.
+        await service.decide(view.info.thread_id, [])
+    return view.pending[0]
 
 
 async def decided(service: Service, approval: Approval, decisions: Sequence[Decision], context: AgentContext) -> Run:
@@ -114,10 +120,6 @@ async def decided(service: Service, approval: Approval, decisions: Sequence[Deci
 def left_pending(desk: Desk, thread_id: str) -> Exit:
     """Says that nothing was decided, and how it is done later."""
     desk.face.say("Nothing was decided; it waits, also when this machine restarts. Later:", "bad")
-    for line in (
-        f"checkrein show {thread_id}",
-        f"checkrein approve {thread_id}",
-        f"checkrein reject {thread_id} --reason TEXT",
-    ):
-        desk.face.say(f"  {line}", "tool")
+    for line in (f"decide {thread_id}", f"approve {thread_id}", f"reject {thread_id} --reason TEXT"):
+        desk.face.say(f"  checkrein {line}", "tool")
     return Exit.AWAITING_INPUT

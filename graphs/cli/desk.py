@@ -82,6 +82,7 @@ class Desk:
                 server = await stack.enter_async_context(ScriptedModel(script))
                 options |= {"base_url": server.base_url, "model": options.get("model", SCRIPTED)}
             yield await stack.enter_async_context(self.service()), _context(options)
+            self.stops.ignore()
 
 
 def workspace_of(args: argparse.Namespace) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 import traceback
@@ -55,6 +56,9 @@ class InterruptedBySignalError(CheckreinError):
 
 def perform(args: argparse.Namespace, face: Face) -> int:
     """Performs the command and gives the exit status. Errors are told on standard error, never as a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal's character set lacks is spelled out, not an error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return asyncio.run(_performed(args, face))
     except InterruptedBySignalError as error:

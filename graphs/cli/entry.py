@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ def main(words: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After help or version was printed.
     """
+    _complete_streams()
     given = sys.argv[1:] if words is None else list(words)
     try:
         chosen = parse(given)
@@ -45,3 +47,11 @@ def _refuse(error: CommandLineError, *, as_json: bool) -> int:
     if as_json or not sys.stdout.isatty():
         write_line(error_record(error.record(), Exit.USAGE))
     return Exit.USAGE
+
+
+def _complete_streams() -> None:
+    """Puts the null device where the caller closed a standard stream (`>&-`), which Python shows as None."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR if number else os.O_RDONLY)
+            setattr(sys, name, os.fdopen(null, "w" if number else "r", encoding="utf-8"))

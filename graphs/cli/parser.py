@@ -198,7 +198,8 @@ def _add_endings(commands: Commands[_Parser]) -> None:
 
 
 def _add_tools(commands: Commands[_Parser]) -> None:
-    _command(commands, "demo", "show the main job on this machine, without a key: run, approve, cancel")
+    demo = _command(commands, "demo", "show the main job on this machine, without a key: run, approve, cancel")
+    demo.add_argument("--no-prompt", action="store_true", help="do not ask here: let a second process approve")
     doctor = _command(commands, "doctor", "check what Checkrein needs on this machine, and say what to do", _model_options())
     doctor.add_argument("--workspace", metavar="FOLDER", default="", help="folder that the tools would act in")
     model = _command(commands, "model", "serve a model script as an OpenAI-compatible endpoint on loopback")

@@ -130,9 +130,11 @@ class Progress:
         return [*(Line(f"  {line}", "output") for line in result), ending]
 
     def _terminal(self, _payload: Mapping[str, Any]) -> list[Line]:
+        """A call that the run's ending cut off leaves the last lines of its output."""
+        tails = [Line(f"  {line}", "output") for line in self.tails()]
         self._calls.clear()
         self._model = ""
-        return self._flush()
+        return [*self._flush(), *tails]
 
 
 def _said(text: str) -> list[Line]:

@@ -163,7 +163,7 @@ class Checkrein:
 def _main(words: tuple[str, ...], environment: Mapping[str, str], folder: str, *streams: Any) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream.detach(), number)
-    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0, encoding="utf-8"), open(1, "w"), open(2, "w")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -68,7 +68,7 @@ async def test_an_unknown_thread(checkrein: Checkrein, script: str, words: tuple
 
 
 async def test_an_answer_that_does_not_fit_leaves_the_approval_pending(checkrein: Checkrein, script: str) -> None:
-    """Wrong count, wrong kind, wrong call, an unknown field, a changed tool, no JSON, no list; then a correct one works."""
+    """Wrong count, wrong kind, wrong call, an unknown field, a changed tool, no JSON, null, {} (S67); a correct one works."""
     thread = (await checkrein("run", "hi", "--script", script)).last["payload"]["checkpoint_thread_id"]
     wrong = {
         "[]": "answer",
@@ -82,6 +82,8 @@ async def test_an_answer_that_does_not_fit_leaves_the_approval_pending(checkrein
         '[{"type": "edit", "edited_action": {"name": "execute", "args": {"comand": "ls"}}}]': "answer",
         '{"type": "approve"}': "arguments",
         "[1]": "arguments",
+        "null": "arguments",
+        "{}": "arguments",
         "approve": "arguments",
         "@/no/such/file": "arguments",
     }

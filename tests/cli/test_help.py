@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from checkpoints.errors import CheckreinError, ConflictError, UsageError
 from checkpoints.status import OUTCOMES
 from graphs.cli.exits import MEANINGS, Exit, of_error, of_outcome
-from graphs.cli.parser import CommandLineError, parse
+from graphs.cli.parser import VERSION, CommandLineError, parse
 from tests.cli.command import ROOT
 
 HEAVY = (
@@ -96,7 +97,7 @@ def test_global_options_stand_before_or_after_the_command() -> None:
         ["edit", "t"],
         ["edit", "t", "--args", "{}", "--command", "ls"],
         ["respond", "t"],
-        ["decide", "t"],
+        ["decide"],
         ["model", "f", "--port", "70000"],
         ["list", "--lim", "3"],
     ],
@@ -119,3 +120,8 @@ def test_help_loads_a_handful_of_small_modules_of_ours() -> None:
         "graphs.cli.jsonlines",
         "graphs.cli.parser",
     }
+
+
+def test_the_version_is_the_distribution_s() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        assert tomllib.load(file)["project"]["version"] == VERSION

@@ -110,6 +110,7 @@ async def test_a_running_command_is_seen_alive_and_ctrl_c_cancels_it(place: Chec
     terminal.type("C-c")
     screen = terminal.wait("status=")
     assert "status=4" in screen
+    assert "  120" in screen, "the last lines of what was cut off stay"
     assert "Cancelling (Ctrl-C at the terminal)" in screen
     assert "Cancelled." in screen
     assert "Ctrl-C cancels" not in screen
@@ -124,5 +125,10 @@ async def test_listings_are_tables_on_a_terminal_and_colours_can_be_off(place: C
     assert thread in screen
     assert "echo ran >> ran.txt" in screen
     assert f"checkrein approve {thread}" in screen
+    terminal.command(f"run 'more' --no-prompt --script {script}")
+    screen = terminal.wait("status=")
+    assert "status=3" in screen
+    assert "$ echo ran" in screen
+    assert "checkrein decide " in screen
     terminal.command("list --json")
     assert '{"kind": "thread", ' in terminal.wait("status=0")

@@ -11,7 +11,7 @@ from typing import Any
 from checkpoints.errors import UsageError
 from checkpoints.records import Approval
 from graphs.cli.commands.views import approval_row
-from graphs.cli.conversation import answered, converse, decided, left_pending
+from graphs.cli.conversation import answered, converse, decided, left_pending, pending
 from graphs.cli.desk import Desk, OptionError
 from graphs.cli.exits import Exit
 from graphs.cli.prompt import (
@@ -28,7 +28,6 @@ from graphs.cli.prompt import (
     show,
     show_edit,
 )
-from graphs.service import Service
 
 Decide = Callable[[Desk, Sequence[Asked]], Awaitable[list[Decision]]]
 
@@ -73,22 +72,14 @@ async def decide(desk: Desk) -> Exit:
             "--decisions", "it is needed where nobody can be asked", "Give the decisions as JSON, or use a terminal."
         )
     async with desk.runner() as (service, context):
-        thread_id = (await _pending(service, desk.args.thread)).thread_id
+        thread_id = (await pending(service, desk.args.thread)).thread_id
         run = await answered(desk, service, thread_id, context)
         return await converse(desk, service, run, context) if run else left_pending(desk, thread_id)
 
 
-async def _pending(service: Service, name: str) -> Approval:
-    view = await service.show(name)
-    if not view.pending:
-        # The service refuses it, and knows what became of the last approval.
-        await service.decide(view.info.thread_id, [])
-    return view.pending[0]
-
-
 async def _decide(desk: Desk, decisions_of: Decide) -> Exit:
     async with desk.runner() as (service, context):
-        approval = await _pending(service, desk.args.thread)
+        approval = await pending(service, desk.args.thread)
         _show(desk, approval)
         decisions = await decisions_of(desk, asked_in(approval.value))
         run = await decided(service, approval, decisions, context)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from checkpoints.errors import CheckreinError
-from graphs.cli.conversation import converse, decided, watch
+from graphs.cli.conversation import converse, decided
 from graphs.cli.desk import SCRIPTED, Desk
 from graphs.cli.exits import Exit
 from graphs.cli.prompt import approve_of, asked_in, show
@@ -70,7 +70,7 @@ async def demo(desk: Desk) -> Exit:
     async with _stage(desk) as stage:
         stage.tell(f"A task: {COUNT}")
         parked = await stage.service.submit(COUNT, context=stage.context)
-        if desk.face.may_ask:
+        if desk.face.may_ask and not desk.args.no_prompt:
             await converse(desk, stage.service, parked, stage.context)
         else:
             await _approved_elsewhere(stage, parked)
@@ -100,7 +100,7 @@ def _script() -> Script:
 
 async def _approved_elsewhere(stage: _Stage, parked: Run) -> None:
     """Nobody can be asked here, so a second process approves; what it does is read from the store."""
-    await watch(stage.desk, stage.service, parked)
+    await _seen(stage, parked)
     view = await stage.service.show(parked.thread_id)
     show(stage.desk.face, asked_in(view.pending[0].value))
     stage.tell("Nothing has run yet, and nothing waits in memory. No keyboard here, so a second process approves:")
@@ -112,6 +112,13 @@ async def _approved_elsewhere(stage: _Stage, parked: Run) -> None:
     if status != Exit.COMPLETED or not count.exists():
         raise DemoFailedError(f"The approved command did not do its work (exit status {status}).")
     stage.desk.face.say(f"   count.txt, written by the command that was approved: {count.read_text().strip()}", "tool")
+
+
+async def _seen(stage: _Stage, run: Run) -> None:
+    """Shows a run to its end. Ctrl-C ends the whole demo, and the run with it."""
+    async with stage.desk.face.live():
+        async for event in run.stream():
+            stage.desk.face.event(event)
 
 
 async def _in_second_process(stage: _Stage, *words: str) -> int:
@@ -138,7 +145,7 @@ async def _cancelled(stage: _Stage) -> None:
     stage.tell(f"A task that is cancelled: {LONG}")
     stage.desk.face.say("   (the demo approves its command itself)", "quiet")
     parked = await stage.service.submit(LONG, context=stage.context)
-    await watch(stage.desk, stage.service, parked)
+    await _seen(stage, parked)
     approval = (await stage.service.show(parked.thread_id)).pending[0]
     calls = asked_in(approval.value)
     show(stage.desk.face, calls)
@@ -153,7 +160,10 @@ async def _cancelled(stage: _Stage) -> None:
     stage.desk.face.say(
         f"   its helper had written {before // 5} lines; {SILENCE:g} s after the cancel it has written none more."
     )
-    stage.desk.face.say("   its guard killed every process that the command had started, and found none alive afterwards.")
+    record = await stage.service.find_run(run.run_id)
+    if record.payload is None or record.payload.get("cleanup_errors"):
+        raise DemoFailedError("The runtime has no proof that every process of the cancelled job is gone.")
+    stage.desk.face.say("   the run's record has no doubt in it: every process that the command had started is proven gone.")
 
 
 async def _cancelled_at_first_output(stage: _Stage, run: Run) -> str:
