@@ -22,6 +22,7 @@ from nodes.models.wire import MAX_BODY, Endpoint, Watch, open_session
 DEFAULT_WINDOW = 262_144
 """Tokens of a window that nobody names: what current open and hosted models offer at least."""
 
+_MOST_CHATS = 256  # specs come from outside too; a forgotten one is made again in about a millisecond
 _USER_AGENT = "checkrein"
 
 
@@ -85,6 +86,8 @@ class ChatModels:
         key = spec.key(self._environment.get)
         cache_key = (spec.model_dump_json(), key)
         if cache_key not in self._chats:
+            if len(self._chats) >= _MOST_CHATS:
+                self._chats.pop(next(iter(self._chats)))
             self._chats[cache_key] = self._make(spec, key)
         return self._chats[cache_key]
 

@@ -171,16 +171,17 @@ class ScriptedModel:
             self._busy += 1
             self.requests.append(record)
         else:
+            if self._record is not None:
+                await asyncio.to_thread(_append, self._record, record)
             self._busy -= 1
-            self._write(record)
         async with self._changed:
             self._changed.notify_all()
 
-    def _write(self, record: RecordedRequest) -> None:
-        if self._record is not None:
-            line = {"n": record.number, "status": record.status, "client_left": record.client_left, "body": record.body}
-            with self._record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+def _append(path: Path, record: RecordedRequest) -> None:
+    line = {"n": record.number, "status": record.status, "client_left": record.client_left, "body": record.body}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 async def serve(
@@ -192,7 +193,8 @@ async def serve(
         ScriptError: The file cannot be used.
         OSError: The port is taken.
     """
-    async with ScriptedModel(Script.load(path), port=port, strict=strict, record=record) as server:
+    script = await asyncio.to_thread(Script.load, path)
+    async with ScriptedModel(script, port=port, strict=strict, record=record) as server:
         sys.stdout.write(f"{path} is played on {server.base_url}\n")
         sys.stdout.flush()
         if ready is not None:

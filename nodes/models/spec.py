@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from checkpoints.errors import UsageError
 from nodes.models.errors import Target
@@ -39,6 +39,18 @@ class UnknownPinnedModelError(UsageError):
         self.known = tuple(known)
         self.hint = f"Configure the model {pinned} again, or start a new run."
         super().__init__(f"The run is pinned to the model {pinned}, but its chain has only {', '.join(known)}.")
+
+
+class InvalidSpecError(UsageError):
+    """A model's configuration does not fit. The sentence names each wrong field, and no value: one of them may be a key."""
+
+    code = "model_spec_invalid"
+
+    def __init__(self, model: str, problems: Sequence[str]) -> None:
+        self.model = model
+        self.problems = tuple(problems)
+        self.hint = "Correct the fields named above."
+        super().__init__(f"The configuration of the model {model} cannot be used: {'; '.join(problems)}.")
 
 
 class _Value(BaseModel):
@@ -96,6 +108,19 @@ class ModelSpec(_Value):
     price: PriceOverride | None = None
     stream_usage: bool = True
     parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def checked(cls, **fields: Any) -> Self:
+        """A spec from values that a person gave.
+
+        Raises:
+            InvalidSpecError: They do not fit.
+        """
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, item['loc'])) or 'the model'}: {item['msg']}" for item in error.errors()]
+            raise InvalidSpecError(str(fields.get("model", "")), problems) from None
 
     @field_validator("base_url")
     @classmethod

@@ -18,7 +18,7 @@ from nodes.models.chat_models import ChatModels
 from nodes.models.redact import Redactor
 from nodes.models.script import Script, ScriptedReply
 from nodes.models.scripted import ScriptedModel
-from nodes.models.spec import ModelSpec
+from nodes.models.spec import InvalidSpecError, ModelSpec
 from tests.models.streams import chunk, event
 from tests.models.talk import raw, talking
 
@@ -229,6 +229,13 @@ def test_the_redactor_blanks_keys_in_every_form() -> None:
         assert "secret" not in redact(text)
     assert redact("the task of the desk is risky") == "the task of the desk is risky"
     assert Redactor().url("https://u:p@host:8/v1?key=x#f") == "https://host:8/v1"
+
+
+def test_a_configuration_that_does_not_fit_names_its_fields_and_no_values() -> None:
+    with pytest.raises(InvalidSpecError, match=r"base_url: .*retries: ") as caught:
+        ModelSpec.checked(model="m", base_url=f"ftp://{KEY}", retries=-1)
+    assert KEY not in str(caught.value)
+    assert ModelSpec.checked(model="m").name == "m"
 
 
 def test_a_base_url_with_a_password_is_refused() -> None:

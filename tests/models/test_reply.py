@@ -17,7 +17,7 @@ from nodes.models.errors import (
     RateLimitedError,
     UnauthorizedError,
 )
-from nodes.models.script import ScriptedCall, ScriptedReply, ScriptedUsage
+from nodes.models.script import ScriptedCall, ScriptedReply, ScriptedUsage, When
 from nodes.models.spec import ModelChain, ModelSpec, Timeouts, UnknownPinnedModelError
 from nodes.models.waits import LONGEST, SHORTEST, seconds_to_wait
 from tests.models.streams import call, chunk, event
@@ -295,3 +295,15 @@ def test_two_models_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="same name"):
         ModelChain.of(ModelSpec(model="a"), ModelSpec(model="a"))
     ModelChain.of(ModelSpec(model="a"), ModelSpec(model="a", name="a elsewhere"))
+
+
+async def test_many_replies_at_once_do_not_mix() -> None:
+    """One session and one chat model serve every run of a process."""
+    script = [
+        ScriptedReply(when=When(user_contains=f"<{number}>"), text=f"answer <{number}> in some words", pause=0.002, times=0)
+        for number in range(40)
+    ]
+    async with talking(*script) as talk:
+        replies = await asyncio.gather(*[talk.say(f"question <{number}>") for number in range(40)])
+    assert [reply.message.content for reply in replies] == [f"answer <{number}> in some words" for number in range(40)]
+    assert len({reply.message.id for reply in replies}) == 40
