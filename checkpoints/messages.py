@@ -36,7 +36,7 @@ def fold_messages(state: Sequence[AnyMessage], writes: Sequence[Any]) -> list[An
         InvalidUpdateError: A write is None, or no message; nothing is saved then.
     """
     new = [message for write in writes for message in _messages_of(write)]
-    if _only_appends(state, new):
+    if _only_appends({message.id for message in state}, new):
         return [*state, *new]
     # Places keep their order in a dict; a removed one is deleted, a message without an id gets a place of its own.
     places: dict[Any, AnyMessage] = {message.id or index: message for index, message in enumerate(state)}
@@ -58,17 +58,23 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
     there for that and need not be given.
     """
 
-    __slots__ = ("base", "fresh")
+    __slots__ = ("base", "borrowed", "fresh", "known")
     base: int
     """Messages in the last snapshot."""
     fresh: int
     """Messages that came since."""
+    known: tuple[list[AnyMessage], set[str | None]] | None
+    """A value and the ids in it, so that the usual update need not look at the whole conversation."""
+    borrowed: bool
+    """True when the ids belong to the channel that this one is a copy of, and may not be added to."""
 
     def __init__(
         self, reducer: Reducer = fold_messages, typ: type[Any] | None = None, *, snapshot_frequency: int = NEVER
     ) -> None:
         self.base = 0
         self.fresh = 0
+        self.known = None
+        self.borrowed = False
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
@@ -89,6 +95,9 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         """A copy with the same value and the same distance to its next snapshot."""
         new = super().copy()
         new.base, new.fresh = self.base, self.fresh
+        if self.known is not None and self.known[0] is self.value:
+            # LangGraph copies the channel to let a router see a step's outcome; values are never changed in place.
+            new.value, new.known, new.borrowed = self.value, self.known, True
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
@@ -106,9 +115,26 @@ class MessagesChannel(DeltaChannel[list[AnyMessage]]):
         """Applies one superstep's writes. A snapshot that was due before it has been taken."""
         if self.snapshot_frequency == 1:
             self.base, self.fresh = len(self.value), 0
-        changed = super().update(values)
         self.fresh += sum(_weight(value) for value in values)
-        return changed
+        return self._append(values) or super().update(values)
+
+    def _append(self, values: Sequence[Any]) -> bool:
+        """The usual update, new messages at the end, at a cost that does not grow with the conversation."""
+        if self.reducer is not fold_messages or not self.is_available():
+            return False
+        if any(isinstance(value, Overwrite | dict) for value in values):
+            return False
+        new = [message for value in values for message in _messages_of(value)]
+        if self.known is None or self.known[0] is not self.value:
+            self.known, self.borrowed = (self.value, {message.id for message in self.value}), False
+        ids = self.known[1]
+        if not new or not _only_appends(ids, new):
+            return False
+        self.value = [*self.value, *new]
+        if not self.borrowed:
+            ids.update(message.id for message in new)
+            self.known = (self.value, ids)
+        return True
 
 
 def _messages_of(write: Any) -> Iterator[AnyMessage]:
@@ -135,13 +161,12 @@ def _converted(message: Any) -> AnyMessage:
     return cast(AnyMessage, converted)
 
 
-def _only_appends(state: Sequence[AnyMessage], new: Sequence[AnyMessage]) -> bool:
-    """The usual case, told without building an index of the whole conversation."""
-    if any(isinstance(message, RemoveMessage) for message in new):
-        return False
+def _only_appends(known: set[str | None], new: Sequence[AnyMessage]) -> bool:
+    """True when no message removes or replaces another one."""
     ids = [message.id for message in new if message.id]
-    fresh = set(ids)
-    return len(fresh) == len(ids) and not any(message.id in fresh for message in state)
+    return (
+        len(set(ids)) == len(ids) and known.isdisjoint(ids) and not any(isinstance(message, RemoveMessage) for message in new)
+    )
 
 
 def _weight(write: Any) -> int:

@@ -78,6 +78,21 @@ def test_what_is_no_message_is_refused_before_it_can_be_saved(bad: Any) -> None:
         fold_messages([], [bad])
 
 
+@given(st.lists(WRITES, max_size=8))
+def test_a_copy_and_its_original_go_separate_ways(supersteps: list[list[Any]]) -> None:
+    """LangGraph copies the channel for each router; neither may see what the other one took."""
+    live = MessagesChannel().from_checkpoint(None)
+    expected: list[AnyMessage] = []
+    for writes in supersteps:
+        copy = live.copy()
+        copy.update([[HumanMessage("only here", id="z")]])
+        copy.update(writes)
+        assert copy.get() == fold_messages(fold_messages(expected, [HumanMessage("only here", id="z")]), writes)
+        live.update(writes)
+        expected = fold_messages(expected, writes)
+        assert live.get() == expected
+
+
 def test_copies_keep_the_distance_to_the_next_snapshot() -> None:
     """LangGraph copies channels with the constructor's three arguments."""
     channel = MessagesChannel().from_checkpoint(None)
