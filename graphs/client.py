@@ -14,6 +14,7 @@ from checkpoints.leases import LeaseJudge, hold_owner
 from checkpoints.ledger import Ledger
 from checkpoints.redaction import Redactor
 from checkpoints.saver import ThreadSaver
+from checkpoints.sessions import SandboxSessions
 from checkpoints.store import Store, open_store
 from graphs.admission import QuoteAuthority
 from graphs.agent import build_agent
@@ -23,6 +24,7 @@ from graphs.service import Service
 from graphs.settings import Settings, read_settings
 from graphs.settlement import Settlement
 from nodes.answering import Answering, Endpoint
+from nodes.belongings import Belongings
 from nodes.effects import Effects
 from nodes.equipment import Equipment
 from nodes.gate import Gate
@@ -30,10 +32,16 @@ from nodes.judging import PolicyJudge
 from nodes.models.chat_models import ChatModels
 from nodes.native import Native, Surroundings
 from nodes.processes.environment import child_environment
+from nodes.processes.kernel import INSTALLED as KERNEL_INSTALLED
+from nodes.processes.kernel import KernelSpec
 from nodes.processes.processes import Processes
+from nodes.processes.registry import Registry
+from nodes.sandbox import Sandboxes
 from nodes.tools.catalog import catalog
 from nodes.tools.execute import execute_tool
 from nodes.tools.files import file_tools
+from nodes.tools.processes import process_tools
+from nodes.tools.python import Kernels
 from nodes.tools.tool import Tool
 
 
@@ -45,14 +53,21 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
         processes = await stack.enter_async_context(Processes())
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store))
-        gate = Gate(catalog=catalog([execute_tool(), *file_tools(), *tools]), judge=judge)
-        journal = Journal(store)
-        effects = Effects(journal)
+        registry = Registry(processes, store.clock)
+        sandboxes = Sandboxes(SandboxSessions(store), settings.sandboxes)
         surroundings = Surroundings(
             environment=lambda: child_environment(os.environ),
             spill=settings.spill,
             confine=lambda workspace: None,
         )
+        kernels = Kernels(processes, lambda workspace: kernel_spec(surroundings, workspace), sandboxes)
+        stack.push_async_callback(kernels.close)
+        python = [kernels.tool()] if KERNEL_INSTALLED else []
+        offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *tools]
+        gate = Gate(catalog=catalog(offered), judge=judge)
+        journal = Journal(store)
+        effects = Effects(journal)
+        native = Native(gate, effects, processes, registry, sandboxes, surroundings)
         endpoint = Endpoint(model=settings.model, base_url=settings.base_url, key_name=settings.key_name)
         yield Equipment(
             gate=gate,
@@ -60,8 +75,15 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
             answer=Answering(endpoint, models, store.clock),
             journal=journal,
             effects=effects,
-            native=Native(gate, effects, processes, surroundings),
+            native=native,
+            belongings=Belongings(native, registry, kernels),
+            sandboxes=sandboxes,
         )
+
+
+def kernel_spec(surroundings: Surroundings, workspace: str) -> KernelSpec:
+    """How a Python kernel is started in a workspace: under what every command is under."""
+    return KernelSpec(cwd=workspace, env=surroundings.environment(), confinement=surroundings.confine(workspace))
 
 
 @asynccontextmanager
@@ -94,13 +116,14 @@ async def open_checkrein(
     ):
         agent = build_agent(equipment, ThreadSaver(opened))
         ledger, approvals = Ledger(opened), Approvals(opened)
-        settlement = Settlement(ledger, approvals, equipment.native)
+        settlement = Settlement(ledger, approvals, equipment.belongings)
         runtime = Runtime(
             agent=agent,
             ledger=ledger,
             owner_id=owner_id,
             authority=QuoteAuthority(key, time),
             settlement=settlement,
+            sandboxes=equipment.sandboxes,
             clock=time,
         )
         recovery = Recovery(
@@ -121,6 +144,8 @@ async def open_checkrein(
                 gate=equipment.gate,
                 judge=equipment.judge,
                 recovery=recovery,
+                sandboxes=equipment.sandboxes,
+                belongings=equipment.belongings,
             )
         finally:
             await runtime.close()

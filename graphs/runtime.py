@@ -20,6 +20,7 @@ from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, Q
 from graphs.run import Agent, Run
 from graphs.settlement import Settlement
 from nodes.context import AgentContext
+from nodes.sandbox import Sandboxes
 from nodes.state import GRAPH_VERSION
 
 
@@ -46,6 +47,7 @@ class Runtime:
         owner_id: str,
         authority: QuoteAuthority,
         settlement: Settlement,
+        sandboxes: Sandboxes,
         clock: Clock,
     ) -> None:
         self.authority = authority
@@ -53,6 +55,7 @@ class Runtime:
         self._ledger = ledger
         self.owner_id = owner_id
         self._settlement = settlement
+        self._sandboxes = sandboxes
         self._clock = clock
         self._runs: dict[str, Run] = {}
 
@@ -132,7 +135,10 @@ class Runtime:
     async def _terms(self, value: AgentInput, context: AgentContext) -> AgentContext:
         """The context to run under: a resume keeps the mode, the workspace and the model of its thread."""
         if not isinstance(value.value, Command) and value.value is not None:
-            return context
+            if not context.sandbox:
+                return context
+            session = await self._sandboxes.open(context.sandbox, context.workspace)
+            return context.model_copy(update={"workspace": session.workspace})
         state = await self._agent.aget_state({"configurable": {"thread_id": value.checkpoint_thread_id}})
         admitted = state.values.get("admitted")
         if admitted is None:
@@ -140,7 +146,7 @@ class Runtime:
         if "review_mode" in context.model_fields_set and context.review_mode != admitted["mode"]:
             raise ReviewModeError(context.review_mode, admitted["mode"])
         kept = {"review_mode": admitted["mode"]}
-        kept |= {key: admitted[key] for key in ("workspace", "model", "finite", "unattended", "yolo")}
+        kept |= {key: admitted[key] for key in ("workspace", "model", "sandbox", "finite", "unattended", "yolo")}
         return context.model_copy(update=kept)
 
     async def _answers(self, value: AgentInput, grant: Grant) -> list[ApprovalAnswer] | None:

@@ -22,6 +22,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.lookup import align_approvals, threads_named
 from checkpoints.records import Approval, Cause, Event, NewApproval, ThreadInfo
 from checkpoints.records import Run as RunRecord
+from checkpoints.sessions import SandboxSession
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
 from checkpoints.store import Store
 from graphs.admission import AgentInput, Preparation
@@ -29,10 +30,12 @@ from graphs.recovery import Recovery
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
 from nodes.approval import Answer, Approve, Edit, answer_to
+from nodes.belongings import Belongings
 from nodes.calls import Call, check
 from nodes.context import AgentContext
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
+from nodes.sandbox import Sandboxes
 
 MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
@@ -126,6 +129,8 @@ class Service:
         gate: Gate,
         judge: PolicyJudge,
         recovery: Recovery,
+        sandboxes: Sandboxes,
+        belongings: Belongings,
     ) -> None:
         self.runtime = runtime
         self.agent = agent
@@ -135,6 +140,8 @@ class Service:
         self._gate = gate
         self._judge = judge
         self._recovery = recovery
+        self._sandboxes = sandboxes
+        self._belongings = belongings
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -177,6 +184,18 @@ class Service:
         run = await self._start(value, context or AgentContext(), subject)
         await self._remember(thread_id, interrupt, answer, subject)
         return run
+
+    async def sessions(self) -> tuple[SandboxSession, ...]:
+        """The sandbox sessions, last used first."""
+        return await self._sandboxes.list()
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Ends what runs in a session, forgets it, and removes its folder if it was made here; False if there is none."""
+        found = next((session for session in await self._sandboxes.list() if session.session_id == session_id), None)
+        if found is None:
+            return False
+        await self._belongings.stop_owner(found.key)
+        return await self._sandboxes.delete(session_id)
 
     async def continue_thread(self, thread_id: str, *, context: AgentContext | None = None, subject: str = "") -> Run:
         """Goes on from a thread's newest checkpoint without new input: after a cancel, or after a change of the state.

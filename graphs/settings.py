@@ -53,6 +53,11 @@ class Settings:
         """Where outputs go that are too large to keep in memory."""
         return self.home / "outputs"
 
+    @property
+    def sandboxes(self) -> Path:
+        """Where sandbox sessions have their workspaces: beside the state folder, since agents write there."""
+        return self.home.with_name(f"{self.home.name}-sandboxes")
+
     def grant_key(self) -> bytes:
         """The key that grants are signed with: made on first use, readable for this user only.
 

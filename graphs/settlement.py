@@ -20,8 +20,8 @@ from checkpoints.ledger import Ledger
 from checkpoints.records import Approval, NewApproval
 from checkpoints.records import Run as RunRecord
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
+from nodes.belongings import Belongings
 from nodes.calls import repaired, unanswered
-from nodes.native import Native
 
 Agent = Any
 
@@ -80,10 +80,10 @@ class Ending:
 class Settlement:
     """Settles threads for runs. Stateless between runs."""
 
-    def __init__(self, ledger: Ledger, approvals: Approvals, native: Native) -> None:
+    def __init__(self, ledger: Ledger, approvals: Approvals, belongings: Belongings) -> None:
         self._ledger = ledger
         self._approvals = approvals
-        self._native = native
+        self._belongings = belongings
 
     async def open(self, agent: Agent, config: RunnableConfig, record: RunRecord, value: Any) -> Any:
         """Makes the thread ready and gives the input for LangGraph.
@@ -101,12 +101,12 @@ class Settlement:
         return value
 
     def running_for(self, run_id: str) -> list[str]:
-        """The commands that a run has running."""
-        return self._native.running_for(run_id)
+        """What a run has running, a title each."""
+        return self._belongings.running_for(run_id)
 
     async def stop_processes(self, run_id: str) -> list[str]:
         """Stops whatever the run started and gives a note for each scope that is not proven empty."""
-        return await self._native.stop_owner(run_id)
+        return await self._belongings.stop_owner(run_id)
 
     async def ending(self, agent: Agent, config: RunnableConfig, record: RunRecord, stop: GraphStop) -> Ending:
         """Reads where the graph stopped, writes the answers that are missing, and describes the ending."""

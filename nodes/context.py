@@ -37,6 +37,11 @@ class AgentContext(BaseModel):
         description="Folder that tools act in; empty takes the folder in which the runtime was started.",
         json_schema_extra={"langgraph_nodes": ["tool", "native"]},
     )
+    sandbox: str = Field(
+        default="",
+        description="Reuse key of a sandbox session: its workspace is kept for the next run with the same key.",
+        json_schema_extra={"langgraph_nodes": ["tool", "native"]},
+    )
     instructions: str = Field(
         default="",
         description="Added to the system prompt.",

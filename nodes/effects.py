@@ -48,6 +48,7 @@ class Site:
         call_id: The call, unique in the thread.
         run_id: The run; empty when something else drives the graph.
         workspace: Absolute path that the call acts in.
+        session: Key of the sandbox session; empty when there is none.
         fence: The run's right to write the thread; None when something else drives the graph.
     """
 
@@ -55,6 +56,7 @@ class Site:
     call_id: str
     run_id: str
     workspace: str
+    session: str
     fence: Fence | None
 
     @property
@@ -73,6 +75,7 @@ def site_of(task: ToolTask) -> Site:
         call_id=task["call_id"],
         run_id=held.run_id if held else "",
         workspace=task["admitted"]["workspace"],
+        session=task["admitted"]["sandbox"],
         fence=held,
     )
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoints.journal import Journal
+from nodes.belongings import Belongings
 from nodes.effects import Effects
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
 from nodes.model import Answerer
 from nodes.native import Native
+from nodes.sandbox import Sandboxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class Equipment:
         journal: The effect journal.
         effects: The journal as nodes use it.
         native: The native commands.
+        belongings: Everything that runs, by owner.
+        sandboxes: The sandbox sessions.
     """
 
     gate: Gate
@@ -31,3 +35,5 @@ class Equipment:
     journal: Journal
     effects: Effects
     native: Native
+    belongings: Belongings
+    sandboxes: Sandboxes

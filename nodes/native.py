@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,11 +24,13 @@ from nodes.events import emitter
 from nodes.gate import Gate, answer_of
 from nodes.processes.errors import ProcessesError
 from nodes.processes.processes import Processes
+from nodes.processes.registry import Registry
 from nodes.processes.scope import Scope, outlast
 from nodes.processes.spec import Confinement, ScopeSpec
 from nodes.processes.verdict import Reason
+from nodes.sandbox import Sandboxes
 from nodes.state import NativeState, ToolTask
-from nodes.tools.execute import Execute, result_of, shell_argv
+from nodes.tools.execute import NO_SESSION, Execute, result_of, shell_argv, started_result
 from nodes.tools.tool import Emit, ToolResult
 
 NEVER_BEGAN = "The run was stopped while this command was being started; whatever had begun of it was killed."
@@ -49,15 +51,33 @@ class Surroundings:
     confine: Callable[[str], Confinement | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A command in the foreground, and where it runs."""
+
+    site: Site
+    scope: Scope
+
+
 class Native:
     """The subgraph's nodes and the commands that they have running."""
 
-    def __init__(self, gate: Gate, effects: Effects, processes: Processes, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        effects: Effects,
+        processes: Processes,
+        registry: Registry,
+        sandboxes: Sandboxes,
+        surroundings: Surroundings,
+    ) -> None:
         self._gate = gate
         self._effects = effects
         self._processes = processes
+        self._registry = registry
+        self._sandboxes = sandboxes
         self._surroundings = surroundings
-        self._scopes: dict[str, tuple[str, Scope]] = {}
+        self._held: dict[str, _Held] = {}
         self._settling: dict[str, set[asyncio.Task[None]]] = {}
 
     async def spawn(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["watch", "__end__"]]:
@@ -70,74 +90,79 @@ class Native:
         known = await self._effects.enter(call, site)
         if known is not None:
             return _done(task, known)
-        emit = emitter(runtime)
-        emit("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
+        emitter(runtime)("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
         try:
-            scope = await self._start(call, site)
-        except ProcessesError as error:
-            result = ToolResult(content=f"The command did not start: {error} {error.hint}".strip(), is_error=True)
-            await self._effects.finish(site, result)
-            return _done(task, result)
+            started = await self._started(call, site)
         except asyncio.CancelledError:
             await self._settle(site, self._effects.finish(site, ToolResult(content=NEVER_BEGAN, is_error=True)))
             raise
-        self._scopes[scope.identity.tag] = (site.owner, scope)
-        async with self._torn_down_when_cancelled(site, scope):
-            await self._effects.identify(site, scope.identity.record())
-        return Command(update={"scope": scope.identity.tag}, goto="watch")
+        if isinstance(started, ToolResult):
+            await self._effects.finish(site, started)
+            _completed(emitter(runtime), task, started)
+            return _done(task, started)
+        tag = started.identity.tag
+        self._held[tag] = _Held(site, started)
+        async with self._torn_down_when_cancelled(tag):
+            await self._sandboxes.enter(site.session)
+            await self._effects.identify(site, started.identity.record())
+        return Command(update={"scope": tag}, goto="watch")
 
     async def watch(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["reap", "spawn"]]:
         """Passes live output on and waits for the verdict, which it journals.
 
         A cancellation kills the whole scope, journals that, and only then goes through.
         """
-        task = state["task"]
-        _, scope = self._scopes.get(state["scope"], ("", None))
-        if scope is None:
+        tag = state["scope"]
+        held = self._held.get(tag)
+        if held is None:
             return Command(goto="spawn")
-        site = site_of(task)
-        async with self._torn_down_when_cancelled(site, scope):
-            await _pass_on(scope, task["call_id"], emitter(runtime))
-            await scope.wait()
-        await self._effects.finish(site, result_of(await scope.wait(), scope.output, scope.spec.timeout))
+        async with self._torn_down_when_cancelled(tag):
+            await _pass_on(held.scope, held.site.call_id, emitter(runtime))
+            await held.scope.wait()
+        await self._let_go(tag)
         return Command(goto="reap")
 
     async def reap(self, state: NativeState, runtime: Runtime[AgentContext]) -> dict[str, Any]:
-        """Turns the journalled result into the call's answer and lets go of the scope."""
+        """Turns the journalled result into the call's answer."""
         task = state["task"]
-        self._scopes.pop(state["scope"], None)
         result = await self._effects.enter(self._gate.checked(task), site_of(task))
         assert result is not None
-        emitter(runtime)(
-            "tool.complete",
-            tool_call_id=task["call_id"],
-            name=task["name"],
-            is_error=result.is_error,
-            result=result.content,
-            **result.details,
-        )
+        _completed(emitter(runtime), task, result)
         return {"messages": [answer_of(task, result)]}
 
     def running_for(self, owner: str) -> list[str]:
-        """The commands that a run has running, by their titles."""
-        return [scope.title for holder, scope in self._scopes.values() if holder == owner and scope.verdict is None]
+        """The commands that an owner has in the foreground, by their titles."""
+        mine = [held.scope for held in self._held.values() if held.site.owner == owner]
+        return [scope.title for scope in mine if scope.verdict is None]
 
     async def stop_owner(self, owner: str) -> list[str]:
-        """Ends whatever a run still has running and gives a note for each scope that is not proven empty.
+        """Ends whatever an owner still has in the foreground and gives a note for each scope that is not proven empty.
 
         Called after the run's graph task has ended, since LangGraph may end a run before a cancelled node's clean-up did.
         """
-        mine = [(tag, scope) for tag, (holder, scope) in self._scopes.items() if holder == owner]
-        verdicts = await asyncio.gather(*(scope.stop(Reason.OWNER_ENDED) for _, scope in mine))
         await asyncio.gather(*self._settling.pop(owner, ()))
-        for tag, _ in mine:
-            self._scopes.pop(tag, None)
+        mine = {tag: held.scope for tag, held in self._held.items() if held.site.owner == owner}
+        verdicts = await asyncio.gather(*(scope.stop(Reason.OWNER_ENDED) for scope in mine.values()))
+        await asyncio.gather(*(self._let_go(tag) for tag in mine))
         return [f"{verdict.reason}: containment lost, processes may be left" for verdict in verdicts if not verdict.empty]
 
-    async def _start(self, call: Call, site: Site) -> Scope:
+    async def _started(self, call: Call, site: Site) -> Scope | ToolResult:
+        """The command's scope; or a result, when it did not start or runs in the background."""
         arguments = call.arguments
         assert isinstance(arguments, Execute)
-        spec = ScopeSpec(
+        spec = self._spec(arguments, site)
+        try:
+            if not arguments.background:
+                return await self._processes.start(spec)
+            owner = site.owner if arguments.keep == "run" else site.session
+            if not owner:
+                return ToolResult(content=NO_SESSION, is_error=True)
+            return started_result(await self._registry.start(owner, replace(spec, timeout=None)))
+        except ProcessesError as error:
+            return ToolResult(content=f"The command did not start: {error} {error.hint}".strip(), is_error=True)
+
+    def _spec(self, arguments: Execute, site: Site) -> ScopeSpec:
+        return ScopeSpec(
             argv=shell_argv(arguments.command),
             cwd=site.workspace,
             env=self._surroundings.environment(),
@@ -146,19 +171,27 @@ class Native:
             spill=self._surroundings.spill / f"{site.thread_id}-{site.call_id}.out",
             title=arguments.command[:200],
         )
-        return await self._processes.start(spec)
+
+    async def _let_go(self, tag: str) -> None:
+        """Journals how a scope ended and forgets it. Once per scope, whoever comes first."""
+        held = self._held.pop(tag, None)
+        if held is not None:
+            verdict = await held.scope.wait()
+            await self._effects.finish(held.site, result_of(verdict, held.scope.output, held.scope.spec.timeout))
+            await self._sandboxes.leave(held.site.session)
 
     @asynccontextmanager
-    async def _torn_down_when_cancelled(self, site: Site, scope: Scope) -> AsyncIterator[None]:
+    async def _torn_down_when_cancelled(self, tag: str) -> AsyncIterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            await self._settle(site, self._abandon(site, scope))
+            held = self._held[tag]
+            await self._settle(held.site, self._abandon(tag, held.scope))
             raise
 
-    async def _abandon(self, site: Site, scope: Scope) -> None:
-        verdict = await scope.stop(Reason.CANCEL)
-        await self._effects.finish(site, result_of(verdict, scope.output, scope.spec.timeout))
+    async def _abandon(self, tag: str, scope: Scope) -> None:
+        await scope.stop(Reason.CANCEL)
+        await self._let_go(tag)
 
     async def _settle(self, site: Site, work: Coroutine[Any, Any, None]) -> None:
         """Does the clean-up of a cancelled step in a task that `stop_owner` waits for, should the step be cut short itself."""
@@ -171,6 +204,17 @@ async def _pass_on(scope: Scope, call_id: str, emit: Emit) -> None:
     async with aclosing(scope.lines()) as batches:  # type: ignore[type-var]
         async for batch in batches:
             emit("output", tool_call_id=call_id, text=batch.text, skipped=batch.skipped)
+
+
+def _completed(emit: Emit, task: ToolTask, result: ToolResult) -> None:
+    emit(
+        "tool.complete",
+        tool_call_id=task["call_id"],
+        name=task["name"],
+        is_error=result.is_error,
+        result=result.content,
+        details=dict(result.details),
+    )
 
 
 def _done(task: ToolTask, result: ToolResult) -> Command[Literal["watch", "__end__"]]:

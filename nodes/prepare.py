@@ -49,6 +49,7 @@ def terms(context: AgentContext) -> Admitted:
         mode=context.review_mode,
         workspace=workspace,
         model=context.model,
+        sandbox=context.sandbox,
         finite=context.finite,
         unattended=context.unattended,
         yolo=context.yolo,

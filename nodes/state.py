@@ -25,6 +25,7 @@ class Admitted(TypedDict):
         mode: `manual` asks before every call that has an effect, `auto` asks for what the policy marks.
         workspace: Absolute path of the folder that tools act in.
         model: Name of the model that answers.
+        sandbox: Key of the sandbox session whose workspace it is; empty when it is none's.
         finite: True when the caller cannot stay to answer: what would ask is denied at once.
         unattended: True when nobody is there and the caller answers for what runs; only with `finite`.
         yolo: True when approvals are bypassed, the floor and the deny rules excepted.
@@ -33,6 +34,7 @@ class Admitted(TypedDict):
     mode: ReviewMode
     workspace: str
     model: str
+    sandbox: str
     finite: bool
     unattended: bool
     yolo: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,8 +13,11 @@ from nodes.context import AgentContext
 from nodes.effects import Effects, Site, site_of
 from nodes.events import emitter
 from nodes.gate import Gate, answer_of
+from nodes.processes.scope import outlast
 from nodes.state import ToolTask
 from nodes.tools.tool import CallSite, Effect, Emit, ToolResult
+
+CUT_SHORT = "The run was stopped while this call ran; what it had started was stopped, and its work may be half done."
 
 
 class ToolStep:
@@ -43,7 +47,12 @@ class ToolStep:
         known = await self._effects.enter(call, site)
         if known is not None:
             return known
-        result = await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+        try:
+            result = await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+        except asyncio.CancelledError:
+            # The tool has ended by now, by its contract; that it was cut short is its result.
+            await outlast(asyncio.ensure_future(self._effects.finish(site, ToolResult(content=CUT_SHORT, is_error=True))))
+            raise
         await self._effects.finish(site, result)
         return result
 
@@ -58,7 +67,7 @@ async def _shown(call: Call, emit: Emit, work: Callable[[], Awaitable[ToolResult
         name=call.tool.name,
         is_error=result.is_error,
         result=result.content,
-        **result.details,
+        details=dict(result.details),
     )
     return result
 
@@ -68,6 +77,8 @@ def _call_site(site: Site, emit: Emit) -> CallSite:
         call_id=site.call_id,
         thread_id=site.thread_id,
         run_id=site.run_id,
+        owner=site.owner,
+        session=site.session,
         workspace=site.workspace,
         deadline=None,
         emit=emit,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nodes.processes.output import Output
+from nodes.processes.registry import Background
 from nodes.processes.verdict import Reason, Verdict
 from nodes.tools.tool import Arguments, Effect, Tool, ToolResult
 
@@ -20,6 +21,13 @@ class Execute(Arguments):
 
     command: Annotated[str, Field(min_length=1, max_length=200_000, description="A bash command line.")]
     timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT, description="Seconds after which it is killed.")] = DEFAULT_TIMEOUT
+    background: Annotated[
+        bool, Field(description="Return at once with a name for process_output and process_stop; no timeout applies.")
+    ] = False
+    keep: Annotated[
+        Literal["run", "session"],
+        Field(description="What ends a background command: the end of this run, or that of the sandbox session."),
+    ] = "run"
 
 
 def execute_tool() -> Tool:
@@ -39,6 +47,17 @@ def execute_tool() -> Tool:
 def shell_argv(command: str) -> tuple[str, ...]:
     """The program that reads the command line: bash, whose grammar the policy judges, or the system's shell without it."""
     return (shutil.which("bash") or "/bin/sh", "-c", command)
+
+
+NO_SESSION = "This run works in no sandbox session, so a command cannot be kept for one. It did not start."
+
+
+def started_result(made: Background) -> ToolResult:
+    """What the model reads about a command that goes on in the background."""
+    return ToolResult(
+        content=f"[started in the background as {made.name}; read it with process_output, end it with process_stop]",
+        details={"background": made.name, "title": made.scope.title},
+    )
 
 
 def result_of(verdict: Verdict, output: Output, timeout: float | None) -> ToolResult:

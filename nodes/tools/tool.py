@@ -59,6 +59,8 @@ class CallSite:
         call_id: The tool call's id, unique in its thread.
         thread_id: The thread that the call belongs to.
         run_id: The run that executes it; empty when the graph is driven without a run (Studio).
+        owner: Who the processes that the call starts belong to: the run, or the thread when there is none.
+        session: Key of the sandbox session that the call works in; empty when it works in none.
         workspace: Absolute path of the folder that tools act in.
         deadline: Monotonic second at which the run ends, or None.
         emit: The run's event sink.
@@ -67,6 +69,8 @@ class CallSite:
     call_id: str
     thread_id: str
     run_id: str
+    owner: str
+    session: str
     workspace: str
     deadline: float | None
     emit: Emit
