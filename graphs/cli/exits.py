@@ -29,7 +29,7 @@ MEANINGS = {
     Exit.AWAITING_INPUT: "the run waits for a decision (also after Enter, end of input or Ctrl-C at the prompt)",
     Exit.CANCELLED: "the run was cancelled, by Ctrl-C, a signal or another process",
     Exit.TIMEOUT: "the run's time was over",
-    Exit.CONFLICT: "somebody else was first: the thread is busy, or the approval was answered or withdrawn",
+    Exit.CONFLICT: "somebody else was first: the thread is busy, or nothing waits for this decision (any more)",
     Exit.LIMIT_REACHED: "the run stopped at its limit of turns or tool calls",
     Exit.INTERRUPTED: "Ctrl-C while there was no run of this command to cancel",
     Exit.TERMINATED: "SIGTERM or SIGHUP while there was no run of this command to cancel",
@@ -42,6 +42,10 @@ _OUTCOMES = {
     "cancelled": Exit.CANCELLED,
     "timeout": Exit.TIMEOUT,
 }
+
+_TOO_LATE = frozenset({"run_lost", "nothing_waits"})
+"""Codes of errors that are conflicts to a script, though their classes say otherwise: a run that another process took over, and
+a decision that came after somebody else's."""
 
 
 def table() -> str:
@@ -62,7 +66,7 @@ def of_outcome(outcome: str, *, at_limit: bool = False) -> Exit:
 
 
 def of_error(error: CheckreinError) -> Exit:
-    """The status for an error that ended the command. A run that another process took over is a conflict too."""
-    if isinstance(error, ConflictError) or error.code == "run_lost":
+    """The status for an error that ended the command."""
+    if isinstance(error, ConflictError) or error.code in _TOO_LATE:
         return Exit.CONFLICT
     return Exit.USAGE if isinstance(error, UsageError) else Exit.FAILED

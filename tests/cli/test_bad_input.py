@@ -93,7 +93,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_approval_pending(checkrein
     done = await checkrein("decide", thread, "--decisions", "-", "--script", script, typed=b'[{"type": "approve"}]')
     assert done.status == 0
     assert (checkrein.workspace / "ran.txt").read_text() == "ran\n"
-    refused(await checkrein("reject", thread, "--script", script), 2, "nothing_waits", thread)
+    refused(await checkrein("reject", thread, "--script", script), 6, "nothing_waits", thread)
 
 
 async def test_a_workspace_that_is_not_there(checkrein: Checkrein, script: str) -> None:

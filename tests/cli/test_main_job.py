@@ -51,7 +51,7 @@ async def test_a_gated_command_waits_off_a_terminal_and_runs_when_another_proces
     assert (checkrein.workspace / "ran.txt").read_text() == "ran\n"
 
     third = await checkrein("approve", thread, "--script", script)
-    assert third.status == 2
+    assert third.status == 6
     assert third.last["code"] == "nothing_waits"
     assert (checkrein.workspace / "ran.txt").read_text() == "ran\n"
 
@@ -115,7 +115,7 @@ async def test_a_parked_thread_is_withdrawn_by_cancel_and_goes_on_with_a_new_tas
     thread = await parked(checkrein, script)
     assert (await checkrein("cancel", thread, "--reason", "changed my mind")).status == 0
     late = await checkrein("approve", thread, "--script", script)
-    assert late.status == 2
+    assert late.status == 6
     assert "withdrawn" in late.last["message"]
     again = await checkrein("run", "again", "--thread", thread, "--script", script)
     assert (again.status, again.last["payload"]["checkpoint_thread_id"]) == (3, thread)
