@@ -142,7 +142,8 @@ def _harmless(text: str) -> Part:
 
 
 def _asking(text: str, reason: str, path: str = "") -> Part:
-    return Part(text=text, decision=Decision.ASK, stage=Stage.ASK, rule="", reason=reason, grantable=True, path=path)
+    """A part that asks. Without a file a grant could name nothing but the tool as a whole, so there is none."""
+    return Part(text=text, decision=Decision.ASK, stage=Stage.ASK, rule="", reason=reason, grantable=bool(path), path=path)
 
 
 def grants_for(tool: str, verdict: Verdict, source: str) -> tuple[Rule, ...]:
@@ -166,7 +167,7 @@ def grants_for(tool: str, verdict: Verdict, source: str) -> tuple[Rule, ...]:
 def _grant(tool: str, part: Part, source: str) -> Rule:
     if part.path:
         return Rule(decision=Decision.ALLOW, tool=tool, path=part.path, exact=True, source=source)
-    return Rule(decision=Decision.ALLOW, tool=tool, command=part.words or None, exact=True, source=source)
+    return Rule(decision=Decision.ALLOW, tool=tool, command=part.words, exact=True, source=source)
 
 
 def _allowed_by(part: Part, rule: Rule) -> Part:

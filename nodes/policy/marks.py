@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nodes.policy.paths import Ground, stays_inside
 from nodes.policy.script import Command, Word
-from nodes.policy.unwrapping import SHELLS, TRANSPARENT, own_words
+from nodes.policy.wrappers import SHELLS, TRANSPARENT, own_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

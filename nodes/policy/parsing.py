@@ -14,7 +14,8 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from nodes.policy.script import Assignment, Command, Redirection, Script, Word
-from nodes.policy.words import UNREAD_IN_QUOTES, check_arithmetic, read_word, source
+from nodes.policy.survey import leaves, starts_itself, survey
+from nodes.policy.words import check_arithmetic, read_word, source
 
 MAX_BYTES = 64 * 1024
 """Longer commands are not parsed: nobody reads them either. They ask."""
@@ -24,9 +25,8 @@ MAX_DEPTH = 60
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 _UNSEEN = re.compile(r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_MAX_RESTARTS = 50
 _GLUED = re.compile(r"[^\s]\\\n\S")
-_DELIMITER = re.compile(r"\w+|'\w+'|\"\w+\"")
-_SCANNED = frozenset({"word", "regex", "extglob_pattern", "number", "heredoc_content", "string_content", "test_operator"})
 _NOT_NUMBERS = ("variable_name", "word", "string", "raw_string", "ansi_c_string", "concatenation", "expansion")
 _EVALUATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _TRANSPARENT = frozenset(
@@ -59,41 +59,24 @@ def parse(text: str) -> Script:
         script.doubt("characters that do not show")
     if _GLUED.search(text):
         script.doubt("a word continued on the next line")
-    root = Parser(_LANGUAGE).parse(data).root_node
-    if root.has_error:
-        script.doubt("text that is not plain shell syntax")
-    if _survey(root, script) > MAX_DEPTH:
-        script.doubt("commands nested too deeply to be judged")
-        return script
-    _read(root, script)
+    for _ in range(_MAX_RESTARTS):
+        data = _parse(data, script)
+        if not data:
+            break
     return script
 
 
-def _survey(root: Node, script: Script) -> int:
-    """Looks at every node for what the grammar and a shell are known to read differently; gives the depth of the tree."""
-    deepest, pending = 0, [(root, 1)]
-    while pending:
-        node, depth = pending.pop()
-        deepest = max(deepest, depth)
-        pending += [(child, depth + 1) for child in node.named_children]
-        if not node.named_child_count and node.type in _SCANNED and UNREAD_IN_QUOTES.search(source(node)):
-            script.doubt("a substitution that could not be read")
-        elif node.type == "command_substitution" and source(node).startswith("`") and "\\" in source(node):
-            script.doubt("an escape inside backticks")
-        elif node.type == "heredoc_redirect":
-            _check_here_document(node, script)
-    return deepest
-
-
-def _check_here_document(node: Node, script: Script) -> None:
-    """Its end must be certain: text taken for its body would be commands to the shell."""
-    start = next((source(child) for child in node.named_children if child.type == "heredoc_start"), "")
-    body = next((source(child) for child in node.named_children if child.type == "heredoc_body"), "")
-    plain = _DELIMITER.fullmatch(start)
-    delimiter = start.strip("'\"\\")
-    early = any(line.strip() == delimiter for line in body.split("\n"))
-    if plain is None or early or (start == delimiter and "\\\n" in body):
-        script.doubt("a here-document whose end is not certain")
+def _parse(data: bytes, script: Script) -> bytes:
+    """Reads one text; gives the rest of it when the grammar took the end of a line for a part of a word."""
+    root = Parser(_LANGUAGE).parse(data).root_node
+    if root.has_error:
+        script.doubt("text that is not plain shell syntax")
+    depth, swallowed = survey(root, script)
+    if depth > MAX_DEPTH:
+        script.doubt("commands nested too deeply to be judged")
+        return b""
+    _read(root, script)
+    return data[swallowed:].lstrip() if swallowed >= 0 else b""
 
 
 def _read(node: Node, script: Script) -> None:
@@ -243,19 +226,12 @@ def _argument(node: Node, script: Script) -> Word:
 
 def _test(node: Node, script: Script) -> None:
     before = len(script.doubts)
-    evaluated = _EVALUATING_TESTS.intersection(_leaves(node, "test_operator"))
-    if evaluated and any(_leaves(node, kind) for kind in _NOT_NUMBERS):
+    evaluated = _EVALUATING_TESTS.intersection(leaves(node, "test_operator"))
+    if evaluated and any(leaves(node, kind) for kind in _NOT_NUMBERS):
         script.doubt("a test that evaluates its operand")
     _read_inside(node, script)
     if len(script.doubts) == before:
         script.commands.append(Command(words=(Word(text="test"), Word(text=source(node), dynamic=True))))
-
-
-def _leaves(node: Node, kind: str) -> list[str]:
-    found = [source(node)] if node.type == kind else []
-    for child in node.named_children:
-        found += _leaves(child, kind)
-    return found
 
 
 def _compound(node: Node, script: Script) -> None:
@@ -310,32 +286,8 @@ def _function(node: Node, script: Script) -> None:
                 _redirect(child, script)
             else:
                 _read(child, script)
-    if name is not None and body is not None and _starts_itself(body, source(name)):
+    if name is not None and body is not None and starts_itself(body, source(name)):
         script.forks = True
-
-
-def _starts_itself(body: Node, name: str) -> bool:
-    """Whether a function's body calls the function in a pipeline or in the background: the shape of a fork bomb."""
-    calls = [node for node in _commands(body) if source(node).split()[:1] == [name]]
-    return any(_is_parallel(node, body) for node in calls)
-
-
-def _commands(node: Node) -> list[Node]:
-    found = [node] if node.type == "command" else []
-    for child in node.named_children:
-        found += _commands(child)
-    return found
-
-
-def _is_parallel(node: Node, top: Node) -> bool:
-    current: Node | None = node
-    while current is not None and current != top:
-        following = current.next_sibling
-        piped = current.parent is not None and current.parent.type == "pipeline"
-        if piped or (following is not None and following.type == "&"):
-            return True
-        current = current.parent
-    return False
 
 
 _READERS: dict[str, Callable[[Node, Script], None]] = {

@@ -88,14 +88,13 @@ def _command(command: Command, folders: tuple[str, ...], bench: Bench) -> Part |
     if not command.certain:
         return ruled_part(command.text(), rule) if rule is not None and rule.decision is Decision.DENY else None
     if rule is not None:
-        return ruled_part(command.text(), rule, words)
+        return ruled_part(command.text(), rule, words if _is_certain(command) else ())
     mark = marked(command, folders, bench.ground) if bench.marks else ""
     if mark:
         return _allow(command.text(), mark)
     if not command.name:
         return _ask(command.text(), "which command this is will only be known when it runs")
-    known = not any(word.dynamic for word in command.words)
-    return _ask(command.text(), "no rule allows it", words if known else ())
+    return _ask(command.text(), "no rule allows it", words if _is_certain(command) else ())
 
 
 def _path_rules(command: Command, folders: tuple[str, ...], bench: Bench) -> Iterator[Rule]:
@@ -116,7 +115,14 @@ def _speaks(rule: Rule, command: Command, words: tuple[str, ...], bench: Bench) 
         return False
     if rule.decision is not Decision.ALLOW:
         return True
-    return bool(command.name) and (command.named_plainly or rule.exact)
+    if rule.exact:
+        return _is_certain(command)
+    return bool(command.name) and command.named_plainly
+
+
+def _is_certain(command: Command) -> bool:
+    """Whether the words are what will run, letter by letter: a variable or a pattern may stand for anything."""
+    return not any(word.dynamic or word.glob for word in command.words)
 
 
 def _redirection(item: Redirection, folders: tuple[str, ...], bench: Bench) -> Part:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nodes.policy.judge import Posture, ReviewMode
@@ -120,11 +122,13 @@ def test_an_allow_rule_speaks_only_of_the_program_that_its_name_means(ground: Gr
 def test_git_reads_only_where_its_configuration_names_no_program(ground: Ground, line: str) -> None:
     assert judged(ground, line).decision is Decision.ALLOW
     assert judged(ground, f"cd sub && {line}").decision is Decision.ASK
-    with open(f"{ground.workspace}/.git/config", "a") as configuration:
+    with Path(ground.workspace, ".git", "config").open("a") as configuration:
         configuration.write("[core]\n\tfsmonitor = rm f\n")
     assert judged(ground, line).decision is Decision.ASK
 
 
-@pytest.mark.parametrize("line", ["", " ", "ls " * 30_000, "(" * 500, "$(" * 200 + "ls" + ")" * 200, "ls;" * 3000, "\0", "\ud800"])
+@pytest.mark.parametrize(
+    "line", ["", " ", "ls " * 30_000, "(" * 500, "$(" * 200 + "ls" + ")" * 200, "ls;" * 3000, "\0", "\ud800"]
+)
 def test_any_text_gets_a_verdict(ground: Ground, line: str) -> None:
     assert judged(ground, line).decision is Decision.ASK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,17 +40,28 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(root=root, outside=outside)
 
 
+def silent(kind: str, /, **payload: Any) -> None:
+    """File tools say nothing while they run."""
+
+
 @pytest.fixture
-def call(ground: Ground) -> Callable[..., Awaitable[ToolResult]]:
+def call(ground: Ground) -> Callable[..., Coroutine[Any, Any, ToolResult]]:
     """Calls a file tool as the tool node does: arguments validated, the workspace named by its path."""
     tools = catalog(file_tools())
 
     async def run(name: str, /, **args: Any) -> ToolResult:
-        def emit(kind: str, /, **payload: Any) -> None:
-            """File tools say nothing while they run."""
-
-        site = CallSite(call_id="c", thread_id="t", run_id="r", workspace=str(ground.root), deadline=None, emit=emit)
+        site = CallSite(
+            call_id="c",
+            thread_id="t",
+            run_id="r",
+            owner="r",
+            session="",
+            workspace=str(ground.root),
+            deadline=None,
+            emit=silent,
+        )
         tool = tools[name]
+        assert tool.run is not None
         return await tool.run(tool.arguments.model_validate(args), site)
 
     return run

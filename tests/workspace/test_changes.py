@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.workspace import atomic
 from nodes.workspace.changes import FileChangedError, Settlement, apply, plan_edit, plan_write, settle
 from nodes.workspace.diffing import unified_diff
 from nodes.workspace.errors import PathError
@@ -45,7 +44,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_aside(ground: Ground
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with Workspace(str(ground.root)) as workspace, pytest.raises(PathError, match="no space left on device"):
         workspace.write_bytes("sub/a.txt", b"new")
     assert (ground.root / "sub" / "a.txt").read_text() == "one\ntwo\nthree\n"

@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from nodes.workspace.workspace import Workspace
 from tests.workspace.conftest import CANARY, Ground
 
 pytestmark = pytest.mark.anyio
-Call = Callable[..., Awaitable[ToolResult]]
+Call = Callable[..., Coroutine[Any, Any, ToolResult]]
 
 
 def test_tools_that_write_are_file_effects_with_a_planner_and_the_others_have_no_effect() -> None:
