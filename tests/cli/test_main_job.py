@@ -69,6 +69,8 @@ async def test_every_call_of_a_message_is_decided_in_its_own_way(checkrein: Chec
         endpoint = ("--base-url", server.base_url, "--model", "any")
         first = await checkrein("run", "look", *endpoint)
         thread = first.last["payload"]["checkpoint_thread_id"]
+        [waiting] = first.last["payload"]["pending_interrupts"]
+        assert "+as asked" in waiting["value"]["action_requests"][2]["description"], "a file edit is shown as its diff"
         wrong = [
             ("approve", thread, "first"),
             ("decide", thread, "--decisions", json.dumps([*decisions[:2], {"type": "dance"}])),
