@@ -72,7 +72,7 @@ def command_of(words: list[str]) -> str:
     try:
         return str(parse(words).command)
     except CommandLineError:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             parse([*words, "--help"])
         return words[0]
 
