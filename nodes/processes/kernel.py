@@ -7,20 +7,19 @@ not yield in its budget is killed as a whole, and the result says that its state
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from checkpoints.clock import fresh_id
+from nodes.processes.cell import Broken, Cell, CellResult, CellStatus, take
 from nodes.processes.errors import ProcessesError
-from nodes.processes.output import BoundedText, Output, snapshot
+from nodes.processes.output import BoundedText
 from nodes.processes.processes import Processes
 from nodes.processes.scope import Scope, outlast
 from nodes.processes.spec import Confinement, OutputLimits, Preference, ScopeSpec
@@ -44,8 +43,6 @@ _ASK_AGAIN = 0.5
 _OPTIONS = ("--HistoryManager.enabled=False", "--InteractiveShell.xmode=Plain", "--InteractiveShell.colors=NoColor")
 """No history file, and tracebacks as Python prints them: short, and made in a moment when a cell is interrupted."""
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
 
 class KernelMissingError(ProcessesError):
     """The optional packages for the Python tool are not installed."""
@@ -68,49 +65,6 @@ class KernelFailedError(ProcessesError):
         super().__init__(f"The Python kernel did not start: {reason}")
 
 
-class CellStatus(StrEnum):
-    """How a cell ended."""
-
-    OK = "ok"
-    ERROR = "error"
-    TIMEOUT = "timeout"
-    DIED = "died"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellError:
-    """The exception that ended a cell: its class name, its message, and the traceback without colours."""
-
-    name: str
-    message: str
-    traceback: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellResult:
-    """What a cell gave.
-
-    Attributes:
-        status: How it ended.
-        output: What it printed and showed as text, in order, bounded.
-        error: The exception, if it ended with one.
-        fresh: True when the kernel was started for this cell, so that no earlier variables exist.
-        state_lost: True when the kernel is gone with everything it knew.
-        killed: Processes that had to be killed because the cell was ended.
-        empty: False when it could not be shown that nothing which the cell started lives.
-        milliseconds: From the timeout to the proof; 0 for a cell that ended by itself.
-    """
-
-    status: CellStatus
-    output: Output
-    error: CellError | None = None
-    fresh: bool = False
-    state_lost: bool = False
-    killed: int = 0
-    empty: bool = True
-    milliseconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSpec:
     """How a kernel is started.
@@ -130,35 +84,6 @@ class KernelSpec:
     containment: Preference = "auto"
     confinement: Confinement | None = None
     limits: OutputLimits = field(default_factory=OutputLimits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Broken:
-    """What ending a cell took."""
-
-    killed: int
-    empty: bool
-    state_lost: bool
-    milliseconds: float
-
-
-@dataclass(slots=True)
-class _Cell:
-    """What has been heard of the running cell."""
-
-    text: BoundedText
-    on_text: Callable[[str], None] | None
-    fresh: bool
-    error: CellError | None = None
-
-    def say(self, text: str) -> None:
-        self.text.feed(text.encode(errors="replace"))
-        if self.on_text is not None:
-            self.on_text(text)
-
-    def result(self, status: CellStatus, broken: _Broken | None = None) -> CellResult:
-        known = CellResult(status=status, output=snapshot(self.text, None, 0), error=self.error, fresh=self.fresh)
-        return replace(known, **asdict(broken)) if broken else known
 
 
 @dataclass(slots=True)
@@ -205,7 +130,7 @@ class Kernel:
         async with self._turn:
             fresh = await self._ensure()
             assert self._live is not None
-            cell = _Cell(BoundedText(self._spec.limits.head, self._spec.limits.tail), on_text, fresh)
+            cell = Cell(BoundedText(self._spec.limits.head, self._spec.limits.tail), on_text, fresh)
             return await self._run(self._live, code, cell, limit)
 
     async def stop(self, reason: Reason = Reason.OWNER_ENDED) -> Verdict | None:
@@ -218,7 +143,7 @@ class Kernel:
         finally:
             await _discard(live)
 
-    async def _run(self, live: _Live, code: str, cell: _Cell, limit: float | None) -> CellResult:
+    async def _run(self, live: _Live, code: str, cell: Cell, limit: float | None) -> CellResult:
         await live.scope.mark()
         listening = asyncio.create_task(_listen(live, code, cell), name="cell of a kernel")
         try:
@@ -232,13 +157,13 @@ class Kernel:
         if alive:
             return cell.result(CellStatus.ERROR if cell.error else CellStatus.OK)
         await self.stop(Reason.CANCEL)
-        return cell.result(CellStatus.DIED, _Broken(killed=0, empty=True, state_lost=True, milliseconds=0.0))
+        return cell.result(CellStatus.DIED, Broken(killed=0, empty=True, state_lost=True, milliseconds=0.0))
 
-    async def _end_cell(self, live: _Live, listening: asyncio.Task[bool], cell: _Cell) -> CellResult:
+    async def _end_cell(self, live: _Live, listening: asyncio.Task[bool], cell: Cell) -> CellResult:
         self.last_interruption = cell.result(CellStatus.TIMEOUT, await self._break(live, listening))
         return self.last_interruption
 
-    async def _break(self, live: _Live, listening: asyncio.Task[bool]) -> _Broken:
+    async def _break(self, live: _Live, listening: asyncio.Task[bool]) -> Broken:
         loop = asyncio.get_running_loop()
         began = loop.time()
         killed = 0
@@ -309,8 +234,8 @@ def _connection() -> tuple[Path, str, Any]:
     return folder, file, info
 
 
-def _broken(seconds: float, killed: int, *, empty: bool, state_lost: bool) -> _Broken:
-    return _Broken(killed=killed, empty=empty, state_lost=state_lost, milliseconds=round(seconds * 1000, 3))
+def _broken(seconds: float, killed: int, *, empty: bool, state_lost: bool) -> Broken:
+    return Broken(killed=killed, empty=empty, state_lost=state_lost, milliseconds=round(seconds * 1000, 3))
 
 
 async def _ready(live: _Live) -> None:
@@ -330,7 +255,7 @@ async def _ready(live: _Live) -> None:
         await asyncio.wait([waiting, dying])
 
 
-async def _listen(live: _Live, code: str, cell: _Cell) -> bool:
+async def _listen(live: _Live, code: str, cell: Cell) -> bool:
     """Sends the cell and takes what it says until it is done. False: the kernel died under it."""
     asked = live.client.execute(code, store_history=False, allow_stdin=False)
     dying = asyncio.ensure_future(live.scope.wait())
@@ -344,30 +269,10 @@ async def _listen(live: _Live, code: str, cell: _Cell) -> bool:
                 message = hearing.result()
             finally:
                 hearing.cancel()
-            if message["parent_header"].get("msg_id") == asked and _take(message, cell):
+            if message["parent_header"].get("msg_id") == asked and take(message, cell):
                 return True
     finally:
         dying.cancel()
-
-
-def _take(message: dict[str, Any], cell: _Cell) -> bool:
-    """Puts one message into the cell's record. True when it was the last."""
-    content = message["content"]
-    kind = message["msg_type"]
-    if kind == "stream":
-        cell.say(content["text"])
-    elif kind in ("execute_result", "display_data"):
-        cell.say(_as_text(content["data"]))
-    elif kind == "error":
-        trace = _COLOUR.sub("", "\n".join(content["traceback"]))
-        cell.error = CellError(name=content["ename"], message=content["evalue"], traceback=trace)
-    return bool(kind == "status" and content["execution_state"] == "idle")
-
-
-def _as_text(data: Mapping[str, Any]) -> str:
-    text = data.get("text/plain", "")
-    other = sorted(kind for kind in data if kind != "text/plain")
-    return f"{text} [{', '.join(other)}]\n" if other else f"{text}\n"
 
 
 async def _discard(live: _Live) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import time
 from dataclasses import dataclass
 
 from nodes.processes.forkserver import tree
+from nodes.processes.forkserver.system import LINUX
 from nodes.processes.verdict import Identity
 
 TAG = "CHECKREIN_SCOPE"
@@ -22,6 +22,7 @@ TAG = "CHECKREIN_SCOPE"
 
 PATIENCE = 5.0
 _SWEEPS = 20
+_LOOK = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,55 +54,50 @@ def end_recorded(identity: Identity, patience: float = PATIENCE) -> Recovered:
         return Recovered(gone=True, killed=0, guard_was_alive=False)
     was_alive, ended = _end_guard(identity, patience)
     killed, left = sweep_tag(identity.tag)
-    killed += _kill_exact(identity.main, identity.main_birth)
+    killed += _signal_exact(identity.main, identity.main_birth, signal.SIGKILL)
     return Recovered(gone=ended and not left, killed=killed, guard_was_alive=was_alive)
 
 
 def _end_guard(identity: Identity, patience: float) -> tuple[bool, bool]:
-    handle = pinned(identity.guard, identity.guard_birth)
-    if handle is None:
-        return False, True
-    try:
-        signal.pidfd_send_signal(handle, signal.SIGUSR1)
-        if _ended(handle, patience):
-            return True, True
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-        return True, _ended(handle, PATIENCE)
-    except ProcessLookupError:
+    exact = (identity.guard, identity.guard_birth)
+    if not _signal_exact(*exact, signal.SIGUSR1):
+        return False, not _lives(*exact)
+    if _ended(*exact, patience):
         return True, True
-    except PermissionError:
-        return True, False
-    finally:
-        os.close(handle)
+    _signal_exact(*exact, signal.SIGKILL)
+    return True, _ended(*exact, PATIENCE)
 
 
-def pinned(pid: int, birth: int) -> int | None:
-    """A pidfd of exactly this process, or None when it is gone or its number belongs to another; the caller closes it."""
+def _lives(pid: int, birth: int) -> bool:
+    stat = tree.stat_of(pid) if pid > 0 else None
+    return stat is not None and stat.birth == birth and stat.alive
+
+
+def _signal_exact(pid: int, birth: int, number: signal.Signals) -> bool:
+    """Signals exactly this process. False when it is gone, its number belongs to another, or it is not ours to signal."""
     handle = tree.open_process(pid) if pid > 0 else None
-    if handle is None:
-        return None
-    stat = tree.stat_of(pid)
-    if stat is not None and stat.birth == birth and stat.alive:
-        return handle
-    os.close(handle)
-    return None
-
-
-def _ended(handle: int, seconds: float) -> bool:
-    return bool(select.select([handle], [], [], seconds)[0])
-
-
-def _kill_exact(pid: int, birth: int) -> int:
-    handle = pinned(pid, birth)
-    if handle is None:
-        return 0
     try:
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-        return 1
+        if not _lives(pid, birth):
+            return False
+        if handle is None:
+            os.kill(pid, number)  # no pidfds here (macOS): the start time was right a moment ago
+        else:
+            signal.pidfd_send_signal(handle, number)
     except (ProcessLookupError, PermissionError):
-        return 0
+        return False
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+    return True
+
+
+def _ended(pid: int, birth: int, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while _lives(pid, birth):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_LOOK)
+    return True
 
 
 def sweep_tag(tag: str) -> tuple[int, bool]:
@@ -111,12 +107,14 @@ def sweep_tag(tag: str) -> tuple[int, bool]:
     """
     needle = f"{TAG}={tag}".encode()
     killed = 0
+    if not LINUX:
+        return killed, False
     for _ in range(_SWEEPS):
         carriers = [(pid, stat.birth) for pid, stat in _processes() if _carries(pid, needle)]
         if not carriers:
             return killed, False
-        killed += sum(_kill_exact(pid, birth) for pid, birth in carriers)
-        time.sleep(0.005)
+        killed += sum(_signal_exact(pid, birth, signal.SIGKILL) for pid, birth in carriers)
+        time.sleep(_LOOK)
     return killed, True
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from nodes.processes import kernel as kernel_module
+from nodes.processes.cell import CellStatus
 from nodes.processes.errors import ProcessesError
-from nodes.processes.kernel import CellStatus, Kernel, KernelFailedError, KernelSpec
+from nodes.processes.kernel import Kernel, KernelFailedError, KernelSpec
 from nodes.processes.processes import Processes
 from nodes.processes.spec import Confinement, OutputLimits
 from nodes.processes.verdict import Reason

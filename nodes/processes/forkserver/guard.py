@@ -29,6 +29,8 @@ RECOVERED = "recovered"
 NOT_STARTED = "not_started"
 
 _CELL_BUDGET = 2.0
+_LOOK_EVERY = 50.0
+"""Milliseconds between two looks at the descendants, where the system does not hand orphans to the guard."""
 
 
 class Guard:
@@ -55,7 +57,6 @@ class Guard:
         self._main = 0
         self._rung = ""
         self._confinement: Message = {}
-        self._started = False
         self._proven = False
         self._failure: Message | None = None
         self._reason: str | None = None
@@ -145,6 +146,9 @@ class Guard:
             self._reason = TIMEOUT
 
     def _patience(self) -> float | None:
+        if not system.LINUX:
+            self._reaper.remember()
+            return _LOOK_EVERY
         ends = [end for end in (self._request["deadline"], self._linger_until) if end is not None]
         return max(0.0, (min(ends) - time.monotonic()) * 1000) if ends else None
 
@@ -205,7 +209,6 @@ class Guard:
         if "failed" in notes:
             self._fail(notes)
             return
-        self._started = True
         stat = tree.stat_of(self._main)
         birth = stat.birth if stat else 0
         wire.send_line(
@@ -239,7 +242,6 @@ class Guard:
             "empty": empty,
             "milliseconds": _since(began),
             "rung": self._rung,
-            "started": self._started,
             "failure": self._failure,
         }
         wire.send_line(self._control, verdict)

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from nodes.processes.forkserver import darwin
+from nodes.processes.forkserver.system import LINUX
+
 KILL_BUDGET = 5.0
 """Seconds after which the loop gives up and says so: a process in uninterruptible sleep dies when the kernel lets it."""
 
@@ -18,7 +21,7 @@ _REAP_PATIENCE = 0.002
 
 
 class Stat(NamedTuple):
-    """What one process says of itself: state letter, parent, and start in clock ticks since boot."""
+    """What one process says of itself: state letter, parent, and start in the kernel's own unit (Linux: ticks since boot)."""
 
     state: str
     parent: int
@@ -49,6 +52,9 @@ def read_small(path: str) -> bytes:
 
 def stat_of(pid: int) -> Stat | None:
     """The process's own line, or None when there is no such process."""
+    if not LINUX:
+        found = darwin.info(pid)
+        return Stat("Z" if found.zombie else "R", found.parent, found.birth) if found else None
     text = read_small(f"/proc/{pid}/stat")
     close = text.rfind(b")")  # the name before it may hold spaces and brackets
     if close < 0:
@@ -89,6 +95,8 @@ Lister = Callable[[int], list[int]]
 
 def choose_lister() -> Lister:
     """The fastest way that this kernel offers to list children."""
+    if not LINUX:
+        return darwin.children
     me = os.getpid()
     return children_from_files if os.access(f"/proc/{me}/task/{me}/children", os.R_OK) else children_from_scan
 
@@ -119,16 +127,25 @@ def descendants(root: int, lister: Lister, keep: Collection[int] = ()) -> Iterat
 class Reaper:
     """Kills and reaps everything below this process.
 
-    The process must be a subreaper: then each orphan becomes its child, and "no child left" means "no descendant left".
+    The process must be a subreaper: then each orphan becomes its child, and "no child left" means "no descendant left". Where
+    there are no subreapers it must `remember` often, and "nobody left" means nobody whom it has seen.
 
     Attributes:
         statuses: Wait status of every child that was reaped, by pid.
         killed: Processes that were alive when they were signalled, as pid and birth.
     """
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, *, adopts: bool = LINUX) -> None:
+        """Belongs to this very process.
+
+        Args:
+            lister: How to list children.
+            adopts: Whether orphans become children of this process.
+        """
         self._lister = lister
         self._me = os.getpid()
+        self._adopts = adopts
+        self._seen: dict[int, int] = {}
         self.statuses: dict[int, int] = {}
         self.killed: set[tuple[int, int]] = set()
 
@@ -142,6 +159,26 @@ class Reaper:
             if pid == 0:
                 return False
             self.statuses[pid] = status
+
+    def remember(self) -> None:
+        """Writes down everybody below this process, for systems on which an orphan leaves its sight."""
+        roots = (self._me, *self._seen)
+        for root in roots:
+            for _, pid in descendants(root, self._lister):
+                stat = stat_of(pid)
+                if stat is not None:
+                    self._seen.setdefault(pid, stat.birth)
+
+    def _remembered(self) -> list[int]:
+        return [pid for pid, birth in self._seen.items() if (stat := stat_of(pid)) and stat.alive and stat.birth == birth]
+
+    def _sweep_remembered(self) -> bool:
+        """Kills everybody who was ever seen and still lives. True when there was nobody."""
+        self.remember()
+        left = self._remembered()
+        for pid in left:
+            self._signal(pid, functools.partial(os.kill, pid, signal.SIGKILL))
+        return not left
 
     def sweep(self, keep: Collection[int] = ()) -> int:
         """One pass of SIGKILL, parents first so that no parent can replace a dead child. Answers how many still lived."""
@@ -179,12 +216,13 @@ class Reaper:
         end = time.monotonic() + budget
         while True:
             self.sweep()
-            if self.reap():
+            alone = self._adopts or self._sweep_remembered()
+            if self.reap() and alone:
                 return True
             pause = time.monotonic() + _REAP_PATIENCE
             while (left := pause - time.monotonic()) > 0:
                 bell.wait(left)
-                if self.reap():
+                if self.reap() and self._adopts:
                     return True
             if time.monotonic() > end:
                 return False
