@@ -15,6 +15,7 @@ from typing import Literal
 
 import aiohttp
 
+from checkpoints.backends import SCHEMES
 from checkpoints.errors import CheckreinError
 from checkpoints.migrations import known_version
 from graphs.settings import API_KEYS, BASE_URL, MODEL, Settings
@@ -69,8 +70,11 @@ async def examine(
     """
     yield _python()
     yield _sqlite()
-    yield await asyncio.to_thread(_store_folder, settings, workspace)
-    yield await asyncio.to_thread(_store_file, settings)
+    if settings.store.startswith(SCHEMES):
+        yield _store_server()
+    else:
+        yield await asyncio.to_thread(_store_folder, settings, workspace)
+        yield await asyncio.to_thread(_store_file, settings)
     yield await _endpoint(settings, environment)
     async with Processes() as processes:
         for finding in await _containment(processes):
@@ -120,6 +124,13 @@ def _store_folder(settings: Settings, workspace: Path) -> Finding:
         return Finding(check="store folder", level="warn", text=f"{folder} has {free // 2**20} MB left", advice=advice)
     return Finding(
         check="store folder", level="ok", text=f"{folder} is writable" if place == folder else f"{folder} can be made"
+    )
+
+
+def _store_server() -> Finding:
+    text = "a PostgreSQL server, which is not connected to here, since connecting would migrate it"
+    return Finding(
+        check="store", level="warn", text=text, advice="`checkrein list` connects, and says what is wrong if it cannot."
     )
 
 

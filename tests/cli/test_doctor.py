@@ -67,6 +67,13 @@ async def test_a_newer_or_foreign_store_fails_and_is_left_untouched(settings: Se
     assert (await found(settings, "store", tmp_path / "workspace")).level == "fail"
 
 
+async def test_a_store_on_a_server_is_left_alone_and_its_password_unsaid(settings: Settings, tmp_path: Path) -> None:
+    there = replace(settings, store="postgresql://me:hush-hush@127.0.0.1:9/db")
+    finding = await found(there, "store", tmp_path)
+    assert finding.level == "warn"
+    assert "hush" not in finding.text + finding.advice
+
+
 async def test_the_endpoint_is_told_apart(settings: Settings, tmp_path: Path) -> None:
     """Nothing configured, refused, a wrong key, a wrong path, an unknown model, and all well."""
     place = tmp_path / "workspace"
