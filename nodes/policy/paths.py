@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nodes.policy.script import Script, Word
 
-_MAX_FOLDERS = 6
+_MAX_FOLDERS = 8
 _MAX_ENTRIES = 5000
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/urandom"})
 _GLOB = "*?[{"
@@ -60,7 +60,7 @@ def is_below(path: str, top: str) -> bool:
 def folders_of(script: Script, ground: Ground) -> tuple[str, ...]:
     """The folders in which the script's commands may run: the workspace, and wherever a `cd` may have led.
 
-    Which `cd` takes effect depends on what runs, so every relative path is held against all of them.
+    Which `cd` takes effect depends on what runs, so every relative path is held against all of them; too many are a doubt.
     """
     folders = [os.path.realpath(ground.workspace)]
     for command in script.commands:
@@ -68,9 +68,12 @@ def folders_of(script: Script, ground: Ground) -> tuple[str, ...]:
             continue
         words = [word for word in command.arguments if not word.text.startswith("-") and not word.dynamic]
         target = words[0] if words else Word(text=ground.home)
-        found = [os.path.realpath(absolute(target, folder, ground)) for folder in folders[:_MAX_FOLDERS]]
-        folders += [folder for folder in found if folder not in folders]
-    return tuple(folders)
+        found = [os.path.realpath(absolute(target, folder, ground)) for folder in folders]
+        folders += [folder for folder in dict.fromkeys(found) if folder not in folders]
+        if len(folders) > _MAX_FOLDERS:
+            script.doubt("more changes of folder than are judged")
+            break
+    return tuple(folders[:_MAX_FOLDERS])
 
 
 def absolute(word: Word, folder: str, ground: Ground) -> str:

@@ -20,6 +20,9 @@ MAX_LEVELS = 8
 MAX_COMMANDS = 500
 """Commands of one line that are judged; a line with more is a doubt."""
 
+MAX_WORDS = 4000
+"""Words of one line that are judged, wrapped ones counted again: each may be looked up on the disk."""
+
 _MAX_GUESSES = 20
 _RESERVED = frozenset(
     {
@@ -52,18 +55,20 @@ def unwrap(script: Script) -> Script:
 
 
 class _Unwrapping:
-    """One unwrapping, with its count of commands."""
+    """One unwrapping, with its count of commands and words."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._commands = 0
+        self._words = 0
 
     def script(self, script: Script, level: int) -> Script:
         result = Script(
             assignments=script.assignments, redirections=script.redirections, doubts=list(script.doubts), forks=script.forks
         )
         for found in script.commands:
-            self._seen += 1
-            if self._seen > MAX_COMMANDS:
+            self._commands += 1
+            self._words += len(found.words)
+            if self._commands > MAX_COMMANDS or self._words > MAX_WORDS:
                 result.doubt("more commands than are judged")
                 break
             command = _plain_git(found, result) if found.name == "git" else found

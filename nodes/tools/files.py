@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from threading import Event
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
@@ -126,9 +127,9 @@ def planners() -> Mapping[str, Planner]:
 
 
 def _tool(work: Callable[[Workspace, A], ToolResult]) -> Callable[[Any, CallSite], Awaitable[ToolResult]]:
-    def guarded(args: A, folder: str) -> ToolResult:
+    def guarded(args: A, folder: str, stop: Event) -> ToolResult:
         try:
-            with Workspace(folder) as workspace:
+            with Workspace(folder, stop=stop) as workspace:
                 return work(workspace, args)
         except CheckreinError as error:
             return _refusal(error)
@@ -140,8 +141,8 @@ def _tool(work: Callable[[Workspace, A], ToolResult]) -> Callable[[Any, CallSite
 
 
 def _planner(plan: Callable[[Workspace, A], Change]) -> Planner:
-    def planned(args: A, folder: str) -> Change:
-        with Workspace(folder) as workspace:
+    def planned(args: A, folder: str, stop: Event) -> Change:
+        with Workspace(folder, stop=stop) as workspace:
             return plan(workspace, args)
 
     async def run(args: A, folder: str) -> Change:
@@ -153,12 +154,14 @@ def _planner(plan: Callable[[Workspace, A], Change]) -> Planner:
 R = TypeVar("R")
 
 
-async def _in_thread(work: Callable[[A, str], R], args: A, folder: str) -> R:
-    """Runs blocking work in a thread. A cancellation goes through once the thread has ended, never before."""
-    task = asyncio.create_task(asyncio.to_thread(work, args, folder), name="file-tool")
+async def _in_thread(work: Callable[[A, str, Event], R], args: A, folder: str) -> R:
+    """Runs blocking work in a thread. A cancellation asks it to stop and goes through once it has, never before."""
+    stop = Event()
+    task = asyncio.create_task(asyncio.to_thread(work, args, folder, stop), name="file-tool")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        stop.set()
         while not task.done():
             try:
                 await asyncio.wait([task])

@@ -72,11 +72,17 @@ class Walk:
             path, rules, entries, depth = pending.popleft()
             for entry in entries if entries is not None else self._known(path, rules):
                 yield entry
-                if self.stopped or monotonic() > until:
-                    self.stopped = self.stopped or f"stopped after {self.seconds:g} s"
+                if self._is_over(until):
                     return
                 if entry.kind == "folder" and depth > 1:
                     pending.append((entry.path, self._inside(rules, entry.path), None, depth - 1))
+
+    def _is_over(self, until: float) -> bool:
+        if self.workspace.stop.is_set():
+            self.stopped = "stopped before its end"
+        elif monotonic() > until:
+            self.stopped = self.stopped or f"stopped after {self.seconds:g} s"
+        return bool(self.stopped)
 
     def _inside(self, rules: IgnoreRules, path: str) -> IgnoreRules:
         return rules if self.ignored else extended(rules, self.workspace, path)

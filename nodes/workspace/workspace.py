@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -55,17 +56,19 @@ class Workspace:
     folder that somebody with rights outside moves out while it is open.
     """
 
-    def __init__(self, path: str, *, kernel: bool = True) -> None:
+    def __init__(self, path: str, *, kernel: bool = True, stop: Event | None = None) -> None:
         """Opens the folder.
 
         Args:
             path: The folder, absolute.
             kernel: Use openat2 where there is one.
+            stop: Set by whoever no longer wants the answer; walks end at their next entry then.
 
         Raises:
             PathError: It is not there, is no folder, or may not be read.
         """
         self.path = path
+        self.stop = stop or Event()
         aliases = tuple(dict.fromkeys((os.path.normpath(path), os.path.realpath(path))))
         try:
             fd = os.open(path, DIRECTORY)

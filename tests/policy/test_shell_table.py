@@ -128,7 +128,18 @@ def test_git_reads_only_where_its_configuration_names_no_program(ground: Ground,
 
 
 @pytest.mark.parametrize(
-    "line", ["", " ", "ls " * 30_000, "(" * 500, "$(" * 200 + "ls" + ")" * 200, "ls;" * 3000, "\0", "\ud800"]
+    "line",
+    [
+        "",
+        " ",
+        "ls " * 30_000,
+        "(" * 500,
+        "$(" * 200 + "ls" + ")" * 200,
+        "ls;" * 3000,
+        "cd a;cd b;" * 100 + "ls x",
+        "\0",
+        "\ud800",
+    ],
 )
 def test_any_text_gets_a_verdict(ground: Ground, line: str) -> None:
     assert judged(ground, line).decision is Decision.ASK

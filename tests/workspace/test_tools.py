@@ -202,6 +202,37 @@ async def test_a_workspace_that_is_gone_is_an_observation(ground: Ground, call: 
     assert "the workspace folder cannot be opened" in result.content
 
 
+async def test_a_cancelled_search_stops_at_its_next_entry(ground: Ground, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2000):
+        (ground.root / f"{number}").touch()
+    entered, go_on, read = threading.Event(), threading.Event(), []
+    real = Workspace.read_bytes
+
+    def watched(self: Workspace, path: str, limit: int = 0) -> bytes:
+        entered.set()
+        go_on.wait(30)
+        read.append(path)
+        return real(self, path, limit)
+
+    monkeypatch.setattr(Workspace, "read_bytes", watched)
+    task = asyncio.create_task(call("search_files", pattern="x", include_ignored=True))
+    await asyncio.to_thread(entered.wait, 30)
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(read) == 1
+
+
+async def test_a_name_that_is_no_text_is_listed_and_passed_over(ground: Ground, call: Call) -> None:
+    (ground.root / "bad\udcff").mkdir()
+    (ground.root / "bad\udcff" / "two").write_text("two")
+    assert "bad<U+DCFF>/" in (await call("list_files")).content
+    found = await call("search_files", pattern="two")
+    assert found.content == "sub/a.txt:2: two\n[1 files or folders could not be read]"
+
+
 async def test_a_cancelled_call_ends_only_when_its_write_has_ended(
     ground: Ground, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
