@@ -73,6 +73,7 @@ _READERS: dict[str, _Reader] = {
     "fgrep": _reads("R", "--dereference-recursive", "--exclude-from", pattern=True),
     "rg": _reads("Lz", "--pre", "--follow", "--hostname-bin", "--search-zip", "--ignore-file", pattern=True),
 }
+_NAMED_OPTION = re.compile(r"--[a-z-]+=")
 TEXT_ONLY = frozenset(name for name, reader in _READERS.items() if not reader.files)
 """Commands whose words are never files."""
 
@@ -113,7 +114,7 @@ def marked(command: Command, folders: tuple[str, ...], ground: Ground) -> str:
         return ""
     if name in TRANSPARENT:
         return "runs what is judged by itself" if _hands_on(command) else ""
-    if name == "cd" and any(word.text == "-" for word in command.arguments):
+    if name in _PARTICULAR and not _PARTICULAR[name](command.arguments):
         return ""
     if name == "git":
         reads = _git_reads(command.arguments, folders, ground) and _is_plain_repository(folders)
@@ -122,6 +123,20 @@ def marked(command: Command, folders: tuple[str, ...], ground: Ground) -> str:
         return "reads" if _find_reads(command.arguments, folders, ground) else ""
     reader = _READERS.get(name)
     return "reads" if reader and _only_reads(command.arguments, reader, folders, ground) else ""
+
+
+def _stays_forward(words: Sequence[Word]) -> bool:
+    """`cd -` goes wherever the shell was before."""
+    return all(word.text != "-" for word in words)
+
+
+def _sets_harmless(words: Sequence[Word]) -> bool:
+    """`read` sets a variable, and what it reads may come from anywhere."""
+    return all(harmless_variable(word.text, exported=False) for word in words if not word.text.startswith("-"))
+
+
+_PARTICULAR = {"cd": _stays_forward, "read": _sets_harmless}
+"""What else a command must fulfil."""
 
 
 def harmless_variable(name: str, *, exported: bool) -> bool:
@@ -177,7 +192,7 @@ def _sorted_out(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
 
 
 def _is_harmless(option: Word, reader: _Reader, folders: tuple[str, ...], ground: Ground) -> bool:
-    if option.dynamic or option.glob:
+    if option.dynamic or (option.glob and not _NAMED_OPTION.match(option.text)):
         return False
     name, _, value = option.text.partition("=")
     if option.text.startswith("--"):
@@ -217,7 +232,7 @@ def _is_plain_repository(folders: tuple[str, ...]) -> bool:
     repository's configuration can name programs that even `git status` starts. So only git in the workspace folder
     counts.
     """
-    if len(folders) != 1:
+    if len(folders) != 1 or Path(folders[0], ".git", "hooks", "post-index-change").exists():
         return False
     try:
         configuration = Path(folders[0], ".git", "config").read_text(encoding="utf-8", errors="replace")

@@ -7,6 +7,12 @@ the workspace and the store.
 from __future__ import annotations
 
 ALLOW = [
+    "grep -rn --include=*.py x sub",
+    "cut -d' ' -f1 a.py | sort -k1,1 | uniq -c",
+    "du -sh . && tree -L 2",
+    "find . -type f -name '*.py' -not -path './.git/*'",
+    "git diff --stat main...feature",
+    "git show --stat HEAD~2",
     "ls",
     "ls -la sub | head -3",
     "cd sub && ls",
@@ -68,6 +74,22 @@ ALLOW = [
     "ls && (cd sub && ls -la) || echo no",
 ]
 ASK = [
+    "read PATH < a.py; ls",
+    "read -r IFS",
+    "cd -",
+    "ls $'\\x2fetc'",
+    "head -n1 -- /etc/passwd",
+    "echo x | cat - /etc/passwd",
+    "cat ./etc/passwd",
+    "cat sub/../etc/passwd",
+    "rg --files /etc",
+    "git log -- ../x",
+    "sort -k 1 --files0-from=/etc/passwd",
+    "echo a | while read l; do rm $l; done",
+    "if",
+    "! ! pa",
+    "ls\n\\rm f",
+    "cat <<EOF\n`rm f`\nEOF",
     "cd sub && npm publish",
     "cd / && ls",
     "cat etc/passwd",

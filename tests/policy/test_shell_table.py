@@ -122,6 +122,12 @@ def test_an_allow_rule_speaks_only_of_the_program_that_its_name_means(ground: Gr
 def test_git_reads_only_where_its_configuration_names_no_program(ground: Ground, line: str) -> None:
     assert judged(ground, line).decision is Decision.ALLOW
     assert judged(ground, f"cd sub && {line}").decision is Decision.ASK
+    hook = Path(ground.workspace, ".git", "hooks", "post-index-change")
+    hook.parent.mkdir()
+    hook.touch()
+    assert judged(ground, line).decision is Decision.ASK
+    hook.unlink()
+    assert judged(ground, line).decision is Decision.ALLOW
     with Path(ground.workspace, ".git", "config").open("a") as configuration:
         configuration.write("[core]\n\tfsmonitor = rm f\n")
     assert judged(ground, line).decision is Decision.ASK
