@@ -6,8 +6,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from checkpoints.ledger import Ledger
@@ -64,4 +65,24 @@ def conversation(turns: int, result: str = "r" * 100) -> StateGraph[Conversation
     graph.add_edge(START, "model")
     graph.add_edge("model", "tool")
     graph.add_conditional_edges("tool", route, ["model", END])
+    return graph
+
+
+def pausing() -> StateGraph[Conversation]:
+    """A graph that makes fifty turns and then pauses inside a subgraph."""
+
+    async def ask(state: Conversation) -> Any:
+        return {"messages": [HumanMessage(interrupt({"question": 1}), id="answer")]}
+
+    child = StateGraph(Conversation)
+    child.add_node("ask", ask)
+    child.add_edge(START, "ask")
+    graph = conversation(50)
+    graph.add_node("pause", child.compile())
+    graph.branches.clear()
+
+    async def route(state: Conversation) -> str:
+        return "pause" if state["turns"] % 50 == 0 else "model"
+
+    graph.add_conditional_edges("tool", route, ["model", "pause"])
     return graph

@@ -79,13 +79,13 @@ async def test_a_lock_that_is_held_too_long_is_a_typed_error_and_the_store_goes_
 async def test_an_operation_that_fails_takes_back_only_itself(store: Store) -> None:
     """Several share a commit; each has a savepoint."""
 
-    def insert(tx: Tx, name: str, fail: bool) -> None:
+    def insert(tx: Tx, name: str, *, fail: bool) -> None:
         tx.execute("INSERT INTO store_info (name, value) VALUES (?, '')", (name,))
         if fail:
             raise ValueError(name)
 
     results = await asyncio.gather(
-        *(store.write(insert, f"n{number}", number % 2 == 1) for number in range(10)), return_exceptions=True
+        *(store.write(insert, f"n{number}", fail=number % 2 == 1) for number in range(10)), return_exceptions=True
     )
     assert [isinstance(result, ValueError) for result in results] == [number % 2 == 1 for number in range(10)]
     rows = await store.read(lambda tx: tx.execute("SELECT name FROM store_info WHERE name LIKE 'n%' ORDER BY name"))
@@ -185,7 +185,8 @@ async def test_a_full_disk_fails_the_batch_and_nothing_that_was_acknowledged_is_
 
         await store.write(limit, 1)
         big = "x" * 200_000
-        writes = [store.write(lambda tx: tx.execute("INSERT INTO store_info VALUES (?, ?)", (f"n{n}", big))) for n in range(3)]
+        insert = "INSERT INTO store_info VALUES (?, ?)"
+        writes = [store.write(lambda tx, n=n: tx.execute(insert, (f"n{n}", big))) for n in range(3)]
         assert all(isinstance(each, StoreFullError) for each in await asyncio.gather(*writes, return_exceptions=True))
         await store.write(limit, 1_000_000)
         assert (await ledger.run(run.run_id)) == run

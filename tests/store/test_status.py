@@ -95,18 +95,15 @@ class ThreadLife(RuleBasedStateMachine):
         info = self.do(self.ledger.thread("t"))
         return 0 if info is None else info.fence
 
-    @rule(answers=st.booleans())
-    def admit(self, answers: bool) -> None:
+    @rule(how=st.sampled_from(["with new input", "with answers"]))
+    def admit(self, how: str) -> None:
         given = [ApprovalAnswer(interrupt_id=each, decisions=[]) for each in sorted(self.pending)]
         new = new_run("t")
-        try:
-            run = self.do(self.ledger.admit(new, grant(self.fence), given if answers and given else None))
-        except ThreadBusyError as busy:
-            assert self.live is not None
-            assert busy.run_id == self.live.run_id
+        if self.live is not None:
+            with pytest.raises(ThreadBusyError, match=self.live.run_id):
+                self.do(self.ledger.admit(new, grant(self.fence)))
             return
-        assert self.live is None
-        self.live = run
+        self.live = self.do(self.ledger.admit(new, grant(self.fence), given if how == "with answers" and given else None))
         self.pending.clear()
 
     @precondition(lambda self: self.live)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from checkpoints.approvals import Approvals
 from checkpoints.artifacts import Artifacts, DamagedArtifactError, UnknownArtifactError
@@ -24,7 +23,7 @@ from checkpoints.saver import ThreadSaver
 from checkpoints.sessions import SandboxSessions, SessionStatus, session_id_of
 from checkpoints.status import EffectStatus, RunStatus
 from checkpoints.store import Store, open_store
-from tests.store.scenes import Conversation, conversation, start
+from tests.store.scenes import conversation, pausing, start
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +41,7 @@ async def talk(store: Store, thread_id: str, turns: int) -> list[Any]:
 async def parked(store: Store, thread_id: str) -> Run:
     ledger = Ledger(store)
     run = await start(ledger, thread_id)
-    app = asking_graph().compile(checkpointer=ThreadSaver(store))
+    app = pausing().compile(checkpointer=ThreadSaver(store))
     config = config_of(thread_id, **{FENCE_KEY: run.fencing})
     await app.ainvoke({"messages": [HumanMessage("go")]}, config, durability="sync")
     state = await app.aget_state(config_of(thread_id))
@@ -51,26 +50,6 @@ async def parked(store: Store, thread_id: str) -> Run:
         NewApproval(interrupt_id=each.id, checkpoint_id=place["checkpoint_id"], value=each.value) for each in state.interrupts
     ]
     return await ledger.finish(run.run_id, run.fence, RunStatus.AWAITING_INPUT, {}, pending)
-
-
-def asking_graph() -> StateGraph[Conversation]:
-    """A graph that makes fifty turns and then pauses inside a subgraph."""
-
-    async def ask(state: Conversation) -> Any:
-        return {"messages": [HumanMessage(interrupt({"question": 1}), id="answer")]}
-
-    child = StateGraph(Conversation)
-    child.add_node("ask", ask)
-    child.add_edge(START, "ask")
-    graph = conversation(50)
-    graph.add_node("pause", child.compile())
-    graph.branches.clear()
-
-    async def route(state: Conversation) -> str:
-        return "pause" if state["turns"] % 50 == 0 else "model"
-
-    graph.add_conditional_edges("tool", route, ["model", "pause"])
-    return graph
 
 
 async def count(store: Store, table: str) -> int:
@@ -82,7 +61,7 @@ async def test_a_thinned_thread_that_is_parked_with_children_still_resumes(store
     """S62: prune keep-latest on a thread that is paused, has children and pending writes."""
     await parked(store, "t")
     saver = ThreadSaver(store)
-    app = asking_graph().compile(checkpointer=saver)
+    app = pausing().compile(checkpointer=saver)
     before = await app.aget_state(config_of("t"), subgraphs=True)
     rows = await count(store, "checkpoints")
     await saver.aprune(["t"])
@@ -121,7 +100,7 @@ async def test_nothing_is_thinned_or_deleted_under_a_live_run(store: Store) -> N
 async def test_a_rolled_back_run_takes_its_answers_with_it(store: Store) -> None:
     """LangGraph's server deletes a run's checkpoints (langgraph-facts 7); what it answered is asked again."""
     saver = ThreadSaver(store)
-    app = asking_graph().compile(checkpointer=saver)
+    app = pausing().compile(checkpointer=saver)
     first = {**config_of("t"), "metadata": {"run_id": "run-1"}}
     await app.ainvoke({"messages": [HumanMessage("go")]}, first, durability="sync")
     before = await app.aget_state(config_of("t"))
@@ -207,7 +186,7 @@ async def test_a_thread_moves_to_another_store_as_one_file(store: Store, tmp_pat
         assert await import_thread(other, path, thread_id="u") == "u"
         assert (await Ledger(other).run(run.run_id)) == run
         assert len((await Ledger(other).events(run.run_id)).events) == 2
-        app = asking_graph().compile(checkpointer=ThreadSaver(other))
+        app = pausing().compile(checkpointer=ThreadSaver(other))
         approvals = await Approvals(other).inbox()
         assert [approval.thread_id for approval in approvals] == ["t", "u"]
         answer = Command(resume={approvals[1].interrupt_id: "yes"})
