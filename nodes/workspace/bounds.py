@@ -36,12 +36,3 @@ def clip(text: str, limit: int) -> str:
     first = head(text, limit * 2 // 3)
     last = tail(text, limit - limit * 2 // 3)
     return f"{first}[... {total - size(first) - size(last)} bytes cut ...]{last}"
-
-
-def cut_line(line: str) -> str:
-    """One line within `LINE_BYTES`, its end replaced by a marker that counts what is missing."""
-    total = size(line)
-    if total <= LINE_BYTES:
-        return line
-    first = head(line, LINE_BYTES)
-    return f"{first}[... {total - size(first)} bytes of this line cut ...]"

@@ -24,9 +24,6 @@ class Match(Protocol):
     def start(self) -> int:
         """Offset of its first byte."""
 
-    def end(self) -> int:
-        """Offset after its last byte."""
-
 
 class Pattern(Protocol):
     """A compiled pattern over bytes."""
