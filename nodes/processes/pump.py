@@ -15,6 +15,8 @@ _PIECE = 1 << 16
 _LAST_DRAIN = 1 << 20
 """Bytes read after the verdict at most: what a pipe can hold, and an end when something outside still writes."""
 
+_DISK_PATIENCE = 5.0
+
 
 class Spill:
     """The file for the full output, made when memory no longer holds it. Called in a thread, one call at a time."""
@@ -129,16 +131,24 @@ class Pump:
             self._loop.remove_reader(self._descriptor)
 
     async def finish(self) -> None:
-        """After the verdict: takes what the pipe still holds, closes everything. Never waits for the pipe's end."""
+        """After the verdict: takes what the pipe still holds, closes everything. Never waits for the pipe's end.
+
+        A disk that hangs ends the waiting after `_DISK_PATIENCE` seconds; the verdict must not hang with it.
+        """
         self._stop_reading()
+        try:
+            async with asyncio.timeout(_DISK_PATIENCE):
+                await self._drain()
+        except TimeoutError:
+            return
+        finally:
+            os.close(self._descriptor)
+            self.live.end()
+
+    async def _drain(self) -> None:
         last = self.text.total_bytes + _LAST_DRAIN
-        while True:
+        while self._writing is not None or (self.text.total_bytes <= last and self._read()):
             if self._writing is not None:
                 await asyncio.wait([self._writing])
-                continue
-            if self.text.total_bytes > last or not self._read():
-                break
-        os.close(self._descriptor)
-        self.live.end()
         if self._spill is not None:
             await self._loop.run_in_executor(self._executor, self._spill.close)

@@ -37,7 +37,7 @@ class Confinement:
     Attributes:
         writable: Absolute folders and files in which it may write, make and delete; nothing else may be changed.
         hidden: Absolute paths that it may neither read nor list nor write, also below a writable folder.
-        network: Whether it may open TCP connections and listen on TCP ports.
+        network: Whether it may open TCP connections, also to this machine itself. Listening is always possible.
         required: Whether to refuse to start where the kernel cannot do all of it.
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodes.processes import errors, spawner_link
-from nodes.processes.forkserver import darwin, tree
+from nodes.processes.forkserver import darwin, tree, wire
 from nodes.processes.forkserver.containment import attempt_in_child
 from nodes.processes.forkserver.system import AbsentError
 from nodes.processes.processes import Processes
@@ -99,7 +99,7 @@ def test_the_fork_server_knows_the_standard_library_and_itself_only() -> None:
         "nodes",
         "nodes.processes",
     }
-    assert not {"asyncio", "dataclasses", "pathlib", "subprocess", "typing_extensions"} & set(loaded)
+    assert not {"asyncio", "dataclasses", "pathlib", "subprocess", "tempfile", "shutil"} & set(loaded)
 
 
 def test_a_rung_that_is_demanded_and_absent_starts_nothing_and_says_why() -> None:
@@ -195,3 +195,13 @@ async def test_open_files_of_the_runtime_are_not_inherited(processes: Processes)
     finally:
         os.close(held)
     assert scope.output.text.strip() == "4"  # the three streams, and the folder that ls reads
+
+
+def test_a_request_travels_in_a_file_that_nobody_can_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on systems without memory files."""
+    for present in (True, False):
+        if not present:
+            monkeypatch.delattr(os, "memfd_create")
+        descriptor = wire.pack_body({"argv": ["x" * 300_000], "odd": "\udce9"})
+        assert os.fstat(descriptor).st_nlink == 0
+        assert wire.unpack_body(descriptor) == {"argv": ["x" * 300_000], "odd": "\udce9"}

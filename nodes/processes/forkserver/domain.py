@@ -83,8 +83,7 @@ def prepare(request: Message) -> Domain:
     wanted = request.get("confinement")
     scoped = _SCOPE_SIGNALS if rung == containment.SCOPED else 0
     if wanted is None or not abi:
-        report = {} if wanted is None else _absent(wanted)
-        return Domain(rung, _scope_only(scoped) if scoped else None, report)
+        return _unconfined(request["containment"], rung, scoped, {} if wanted is None else _absent(wanted))
     return _confined(wanted, rung, scoped, abi)
 
 
@@ -102,8 +101,15 @@ def _rung(preference: str, abi: int) -> str:
     return containment.REAP
 
 
-def _scope_only(scoped: int) -> int:
-    return system.landlock_ruleset(0, 0, scoped, 24)
+def _unconfined(preference: str, rung: str, scoped: int, report: dict[str, Any]) -> Domain:
+    if not scoped:
+        return Domain(rung, None, report)
+    try:
+        return Domain(rung, system.landlock_ruleset(0, 0, scoped, 24), report)
+    except system.AbsentError:
+        if preference == containment.SCOPED:
+            raise
+        return Domain(containment.REAP, None, report)
 
 
 def _absent(wanted: dict[str, Any]) -> dict[str, Any]:

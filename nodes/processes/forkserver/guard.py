@@ -61,7 +61,7 @@ class Guard:
         self._failure: Message | None = None
         self._reason: str | None = None
         self._linger_until: float | None = None
-        self._kept: set[int] = set()
+        self._kept: dict[int, int] = {}
         self._poll = select.poll()
         self._roads: dict[int, Callable[[], None]] = {}
 
@@ -70,6 +70,7 @@ class Guard:
         self._request = request
         self._control = control
         self._rung = request["containment"]
+        self._reason = None  # whatever was said to it while it waited meant no scope of its
         try:
             self._prepare()
             if self._reason is None:
@@ -183,7 +184,8 @@ class Guard:
         if order == "stop":
             self._reason = self._reason or message.get("reason", CANCEL)
         elif order == "mark":
-            self._kept = {pid for _, pid in tree.descendants(os.getpid(), self._lister)} - {self._main}
+            below = (pid for _, pid in tree.descendants(os.getpid(), self._lister) if pid != self._main)
+            self._kept = {pid: stat.birth for pid in below if (stat := tree.stat_of(pid))}
             wire.send_line(self._control, {"marked": len(self._kept)})
         elif order == "interrupt":
             self._interrupt(with_signal=message["signal"])
@@ -194,7 +196,8 @@ class Guard:
         before = len(self._reaper.killed)
         if with_signal:
             os.kill(self._main, signal.SIGINT)
-        empty = self._reaper.kill_below(self._main, self._kept, self._bell, _CELL_BUDGET)
+        kept = [pid for pid, birth in self._kept.items() if (stat := tree.stat_of(pid)) and stat.birth == birth]
+        empty = self._reaper.kill_below(self._main, kept, self._bell, _CELL_BUDGET)
         killed = len(self._reaper.killed) - before
         wire.send_line(self._control, {"swept": killed, "empty": empty, "milliseconds": _since(began)})
         self._on_child()
@@ -218,6 +221,7 @@ class Guard:
     def _on_child(self) -> None:
         self._bell.silence()
         empty = self._reaper.reap()
+        self._reaper.forget_all_but(self._main)
         if self._main not in self._reaper.statuses or (self._linger_until is not None and not empty):
             return
         if self._notes.read in self._roads:

@@ -74,6 +74,7 @@ class Spawner:
         for watched in (sock.fileno(), self._bell.descriptor, self._runtime):
             if watched is not None:
                 self._poll.register(watched, select.POLLIN)
+        gc.collect()
         gc.freeze()
 
     def serve(self) -> None:

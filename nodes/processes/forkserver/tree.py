@@ -160,6 +160,10 @@ class Reaper:
                 return False
             self.statuses[pid] = status
 
+    def forget_all_but(self, pid: int) -> None:
+        """Drops the statuses of everybody else: a scope that lives for days reaps many orphans."""
+        self.statuses = {pid: self.statuses[pid]} if pid in self.statuses else {}
+
     def remember(self) -> None:
         """Writes down everybody below this process, for systems on which an orphan leaves its sight."""
         roots = (self._me, *self._seen)

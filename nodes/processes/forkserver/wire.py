@@ -11,7 +11,6 @@ import array
 import json
 import os
 import socket
-import tempfile
 from typing import Any
 
 Message = dict[str, Any]
@@ -33,14 +32,18 @@ def pack_body(message: Message) -> int:
 
 def pack_bytes(content: bytes, name: str) -> int:
     """An anonymous file with this content, its position at the start; the caller closes it."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create(name)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+    descriptor = os.memfd_create(name) if hasattr(os, "memfd_create") else _unlinked_file(name)
     done = 0
     while done < len(content):
         done += os.pwrite(descriptor, memoryview(content)[done:], done)
+    return descriptor
+
+
+def _unlinked_file(name: str) -> int:
+    # By hand: `tempfile` would bring a megabyte of modules into the spawner, which every fork pays for.
+    path = f"/tmp/{name}-{os.urandom(16).hex()}"  # noqa: S108 - private by O_EXCL and its mode, and gone at once
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)  # noqa: PTH108 - as above for pathlib
     return descriptor
 
 
