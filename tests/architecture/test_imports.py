@@ -7,7 +7,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from functools import cache
+from importlib.metadata import distributions
+from importlib.util import find_spec
 
 from tests.architecture.tree import ROOMS, ROOT, imports_of, sources
 
@@ -93,14 +95,30 @@ def declared(*lists: list[str]) -> set[str]:
 
 
 def undeclared(folders: tuple[str, ...], known: set[str]) -> set[str]:
-    distributions = packages_distributions()
-    own = {*ROOMS, "tests"}
+    own = {*ROOMS, "tests", *sys.stdlib_module_names}
     return {
         f"{name}:{line} {module}"
         for name, tree in sources(*folders)
         for line, module in imports_of(tree)
-        if (top := module.split(".")[0]) not in own | set(sys.stdlib_module_names)
-        and not known & {canonical(distribution) for distribution in distributions.get(top, [])}
+        if module.split(".")[0] not in own and distribution_of(module) not in known
+    }
+
+
+@cache
+def distribution_of(module: str) -> str:
+    """Which distribution a module comes from: by its file, since `langgraph` alone is shared by several."""
+    spec = find_spec(module)
+    assert spec is not None, module
+    return installed_files().get(spec.origin or "", module)
+
+
+@cache
+def installed_files() -> dict[str, str]:
+    return {
+        str(distribution.locate_file(file)): canonical(distribution.name)
+        for distribution in distributions()
+        for file in distribution.files or ()
+        if file.suffix in (".py", ".so")
     }
 
 
