@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from checkpoints import approval_rows, event_rows, run_rows
@@ -38,7 +38,7 @@ def admit(
     """`Ledger.admit`. `started` is the payload of its first event; `compatible` are graph versions that may be continued."""
     thread = ensure_thread(tx, new.thread_id, now, lock=tx.for_update)
     _check_version(thread, new, compatible)
-    _consume(tx, grant)
+    _consume(tx, grant, now)
     if thread.live_run_id:
         raise ThreadBusyError(new.thread_id, thread.live_run_id)
     if thread.fence != grant.expected_fence:
@@ -153,7 +153,9 @@ def _check_version(thread: ThreadRow, new: NewRun, compatible: frozenset[str]) -
         raise IncompatibleCheckpointError(new.thread_id, stored=thread.graph_version, current=new.graph_version)
 
 
-def _consume(tx: Tx, grant: GrantUse) -> None:
+def _consume(tx: Tx, grant: GrantUse, now: datetime) -> None:
+    # An id need not be remembered once its grant is refused for its age, with an hour for clocks that differ.
+    tx.execute("DELETE FROM used_grants WHERE expires_at < ?", (stamp(now - timedelta(hours=1)),))
     fresh = tx.execute(
         "INSERT INTO used_grants (request_id, expires_at) VALUES (?, ?) ON CONFLICT (request_id) DO NOTHING"
         " RETURNING request_id",

@@ -72,7 +72,8 @@ def ask(tx: Tx, thread_id: str, run_id: str, new: NewApproval, now: datetime) ->
         "INSERT INTO approvals (thread_id, interrupt_id, run_id, checkpoint_id, checkpoint_ns, value, digests, status,"
         " created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)"
         " ON CONFLICT (thread_id, interrupt_id) DO UPDATE SET run_id = excluded.run_id,"
-        " checkpoint_id = excluded.checkpoint_id, status = 'pending', ended_at = NULL,"
+        " checkpoint_id = excluded.checkpoint_id, value = excluded.value, digests = excluded.digests,"
+        " status = 'pending', ended_at = NULL,"
         " decisions = NULL, decided_by = '', decided_run_id = '', reason = ''",
         (
             thread_id,

@@ -8,9 +8,20 @@ from typing import Protocol
 from checkpoints.errors import UsageError
 from checkpoints.readers import ReadConnection
 from checkpoints.sqlite import SqliteFile
+from checkpoints.watch import Signals
 from checkpoints.writer import WriteConnection
 
 SCHEMES = ("postgresql://", "postgres://")
+
+
+class Hints(Protocol):
+    """Hints from other processes that a run has news."""
+
+    def pump(self, signals: Signals) -> None:
+        """Passes hints on until `close`; sets `signals.poll_seconds` as long as they come. Runs in a thread of its own."""
+
+    def close(self) -> None:
+        """Ends `pump`. Called from another thread."""
 
 
 class Backend(Protocol):
@@ -24,6 +35,9 @@ class Backend(Protocol):
 
     def reader(self) -> ReadConnection:
         """Opens a read connection. Called in the thread that will use it."""
+
+    def hints(self) -> Hints | None:
+        """Starts listening for what other processes write, None where the database tells nothing. Blocking."""
 
 
 class MissingExtraError(UsageError):

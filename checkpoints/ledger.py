@@ -196,7 +196,7 @@ class Ledger:
                         return
                     after = event.seq
                 if not page.has_more:
-                    await look_again(woken)
+                    await look_again(woken, self._store.signals.poll_seconds)
 
     async def notes(self, run_id: str) -> tuple[Note, ...]:
         """What came after the fact: later causes, endings of approvals."""

@@ -27,6 +27,7 @@ from checkpoints.store_errors import (
     StoreUnavailableError,
 )
 from checkpoints.tx import Row
+from checkpoints.watch import HINTED_SECONDS, POLL_SECONDS, Signals
 from checkpoints.writer import BatchLostError
 
 T = TypeVar("T")
@@ -94,6 +95,10 @@ class PostgresServer:
     def reader(self) -> PostgresReader:
         """Opens a read connection, made in the thread that will use it."""
         return PostgresReader(self)
+
+    def hints(self) -> PostgresHints:
+        """A listener on a connection of its own."""
+        return PostgresHints(self)
 
     def connect(self) -> Connection:
         """One connection, in autocommit: transactions are opened by name."""
@@ -252,6 +257,37 @@ class PostgresReader:
             return operation(PostgresTx(connection))
         finally:
             connection.rollback()
+
+
+class PostgresHints:
+    """LISTEN on a connection of its own. While it has none, those who wait look more often."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._closed = threading.Event()
+
+    def pump(self, signals: Signals) -> None:
+        """Passes hints on until `close`, reconnecting whenever the server went away."""
+        while not self._closed.is_set():
+            try:
+                self._listen(signals)
+            except psycopg.Error:
+                # Hints are a convenience: without them everything still works, a little later.
+                signals.poll_seconds = POLL_SECONDS
+                self._closed.wait(RETRY_SECONDS)
+
+    def close(self) -> None:
+        """Ends `pump` within a moment."""
+        self._closed.set()
+
+    def _listen(self, signals: Signals) -> None:
+        with self._server.connect() as connection:
+            connection.execute("LISTEN checkrein")
+            signals.poll_seconds = HINTED_SECONDS
+            while not self._closed.is_set():
+                for hint in connection.notifies(timeout=RETRY_SECONDS):
+                    signals.notify("events", hint.payload)
+                    signals.notify("cause", hint.payload)
 
 
 @lru_cache(maxsize=512)

@@ -82,7 +82,7 @@ class Retention:
         A thread with a live run, a pending approval or an unsettled effect is never deleted.
         """
         now = self._store.clock.now()
-        await self._store.write(_forget_grants, now)
+        await self._store.write(_forget_owners, now)
         due = await self._store.read(_due, None if older_than is None else now - older_than, keep_newest)
         deleted = [thread_id for thread_id, needed in due if not needed]
         for thread_id in deleted:
@@ -149,9 +149,12 @@ def _idle_threads(tx: Tx) -> list[str]:
     return [thread_id for (thread_id,) in rows]
 
 
-def _forget_grants(tx: Tx, now: datetime) -> None:
-    """Used request ids whose grants have expired: their signatures are refused by their age now."""
-    tx.execute("DELETE FROM used_grants WHERE expires_at < ?", (stamp(now - timedelta(hours=1)),))
+def _forget_owners(tx: Tx, now: datetime) -> None:
+    """Owners that died without being struck off, a week ago at least, and own nothing."""
+    tx.execute(
+        "DELETE FROM owners WHERE beaten_at < ? AND owner_id NOT IN (SELECT owner_id FROM runs WHERE status = 'running')",
+        (stamp(now - timedelta(days=7)),),
+    )
 
 
 def _delete_rest(tx: Tx, thread_id: str) -> None:

@@ -153,4 +153,4 @@ class IncompatibleCheckpointError(CheckreinError):
         self.stored = stored
         self.current = current
         super().__init__(f"Thread {thread_id} was written by graph version {stored}; this is version {current}.")
-        self.hint = f"Use the program that has graph version {stored}, or register a migration. The thread is untouched."
+        self.hint = f"Use the program that has graph version {stored}, or one that migrates from it. The thread is untouched."

@@ -25,15 +25,14 @@ from langgraph.checkpoint.base import (
 
 from checkpoints import checkpoint_rows
 from checkpoints.checkpoint_codec import CheckpointCodec, Entry
-from checkpoints.checkpoint_rows import CheckpointRow, Place
+from checkpoints.checkpoint_rows import Place
+from checkpoints.checkpoint_views import CheckpointViews
 from checkpoints.packing import short_id
 from checkpoints.records import FENCE_KEY, Fence
 from checkpoints.serializer import StrictSerializer
 from checkpoints.store import Store
 from checkpoints.tx import Tx
 from checkpoints.upkeep import Upkeep
-
-PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +121,11 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         Raises:
             IntegrityError: A row was changed or moved, or names a type that may not be loaded.
         """
-        return await self.store.read(self._get, config)
+        return await self.store.read(self._views.get, config)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`aget_tuple` for a thread without an event loop."""
-        return self.store.read_blocking(self._get, config)
+        return self.store.read_blocking(self._views.get, config)
 
     async def alist(
         self,
@@ -138,9 +137,9 @@ class ThreadSaver(BaseCheckpointSaver[int]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints newest first, read page by page, so a list that is held open holds nothing else up."""
         left = limit
-        position = await self.store.read(self._position, before) if before else None
+        position = await self.store.read(self._views.position, before) if before else None
         while left is None or left > 0:
-            page, position, more = await self.store.read(self._page, config, filter, position)
+            page, position, more = await self.store.read(self._views.page, config, filter, position)
             for found in page[:left]:
                 yield found
             left = None if left is None else left - len(page)
@@ -157,9 +156,9 @@ class ThreadSaver(BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """`alist` for a thread without an event loop."""
         left = limit
-        position = self.store.read_blocking(self._position, before) if before else None
+        position = self.store.read_blocking(self._views.position, before) if before else None
         while left is None or left > 0:
-            page, position, more = self.store.read_blocking(self._page, config, filter, position)
+            page, position, more = self.store.read_blocking(self._views.page, config, filter, position)
             yield from page[:left]
             left = None if left is None else left - len(page)
             if not more:
@@ -169,13 +168,13 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What the ancestors wrote to the channels since the nearest stored value, and that value."""
-        return await self.store.read(self._history, config, channels) if channels else {}
+        return await self.store.read(self._views.history, config, channels) if channels else {}
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`aget_delta_channel_history` for a thread without an event loop."""
-        return self.store.read_blocking(self._history, config, channels) if channels else {}
+        return self.store.read_blocking(self._views.history, config, channels) if channels else {}
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes a thread's checkpoints; ThreadBusyError while a run is live on it."""
@@ -241,6 +240,11 @@ class ThreadSaver(BaseCheckpointSaver[int]):
             raise ValueError(f"no prune strategy {name}: use keep_latest or delete")
         return strategies[name]
 
+    @property
+    def _views(self) -> CheckpointViews:
+        # LangGraph clones the saver with another serializer, so views are made when they are used.
+        return CheckpointViews(self._codec, self.serde)
+
     def _checkpoint_to_put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> _CheckpointToPut:
@@ -274,68 +278,3 @@ class ThreadSaver(BaseCheckpointSaver[int]):
             fence=fence if isinstance(fence, Fence) else None,
             now=self.store.clock.now(),
         )
-
-    def _get(self, tx: Tx, config: RunnableConfig) -> CheckpointTuple | None:
-        row = self._row(tx, config)
-        return None if row is None else self._codec.open_checkpoint(self.serde, tx, row)
-
-    @staticmethod
-    def _row(tx: Tx, config: RunnableConfig) -> CheckpointRow | None:
-        configurable = config["configurable"]
-        wanted = get_checkpoint_id(config)
-        return checkpoint_rows.get_checkpoint(
-            tx,
-            str(configurable["thread_id"]),
-            configurable.get("checkpoint_ns", ""),
-            short_id(wanted) if wanted else None,
-        )
-
-    def _position(self, tx: Tx, before: RunnableConfig) -> int | None:
-        """The seq that a listing stays below; 0, so nothing, when the named checkpoint is not there."""
-        if not get_checkpoint_id(before):
-            return None
-        row = self._row(tx, before)
-        return 0 if row is None else row.seq
-
-    def _page(
-        self, tx: Tx, config: RunnableConfig | None, wanted_metadata: dict[str, Any] | None, position: int | None
-    ) -> tuple[Sequence[CheckpointTuple], int | None, bool]:
-        configurable = config["configurable"] if config else {}
-        wanted = configurable.get("checkpoint_id")
-        rows = checkpoint_rows.page_of_checkpoints(
-            tx,
-            configurable.get("thread_id"),
-            configurable.get("checkpoint_ns"),
-            short_id(wanted) if wanted else None,
-            position,
-            PAGE,
-        )
-        found = (self._codec.open_checkpoint(self.serde, tx, row) for row in rows)
-        page = [each for each in found if _matches(each.metadata, wanted_metadata)]
-        return page, rows[-1].seq if rows else None, len(rows) == PAGE
-
-    def _history(self, tx: Tx, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        target = self._row(tx, config)
-        left = set(channels)
-        collected: dict[str, Any] = {channel: [] for channel in channels}
-        seeds: dict[str, Any] = {}
-        row = None if target is None else checkpoint_rows.parent_of(tx, target)
-        while row is not None and left:
-            for write in reversed(self._codec.open_writes(self.serde, tx, row, frozenset(left))):
-                collected[write[1]].append(write)
-            entries = [entry for entry in self._codec.unseal(row)[3] if entry[0] in left]
-            seeds |= self._codec.values(self.serde, tx, row, entries)
-            left -= seeds.keys()
-            row = checkpoint_rows.parent_of(tx, row) if left else None
-        return {channel: _history_of(channel, collected[channel], seeds) for channel in channels}
-
-
-def _history_of(channel: str, newest_first: Sequence[Any], seeds: Mapping[str, Any]) -> DeltaChannelHistory:
-    history = DeltaChannelHistory(writes=[*reversed(newest_first)])
-    if channel in seeds:
-        history["seed"] = seeds[channel]
-    return history
-
-
-def _matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    return all(metadata.get(key) == value for key, value in (wanted or {}).items())

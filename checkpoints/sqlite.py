@@ -84,6 +84,9 @@ class SqliteFile:
             raise self.explain(error) from error
         return SqliteReader(connection, self)
 
+    def hints(self) -> None:
+        """SQLite tells nobody what another process wrote; those who wait look now and then."""
+
     def explain(self, error: sqlite3.Error) -> StoreError:
         """The typed error for what SQLite raised."""
         code = getattr(error, "sqlite_errorcode", None)

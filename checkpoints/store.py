@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from checkpoints.backends import Backend, backend_for
+from checkpoints.backends import Backend, Hints, backend_for
 from checkpoints.clock import Clock, SystemClock
 from checkpoints.errors import ConflictError
 from checkpoints.packing import Sealer
 from checkpoints.readers import ReaderPool
 from checkpoints.store_errors import StoreClosedError
+from checkpoints.tickets import Ticket
 from checkpoints.tx import Tx
 from checkpoints.watch import Signals
-from checkpoints.writer import COMPACT, GroupWriter, Ticket, WriterStats
+from checkpoints.writer import COMPACT, GroupWriter, WriterStats
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +50,8 @@ class Store:
         self._readers = ReaderPool("checkrein-reader", backend.reader, size=readers)
         self.signals = Signals()
         self._lost: dict[str, BaseException] = {}
+        self._hints: Hints | None = None
+        self._pump: threading.Thread | None = None
         self._open = False
         self._sealer: Sealer | None = None
 
@@ -142,10 +146,17 @@ class Store:
         self._writer.start()
         self._open = True
         self._sealer = Sealer(self.write_blocking(_store_key))
+        self._hints = self._backend.hints()
+        if self._hints is not None:
+            self._pump = threading.Thread(target=self._hints.pump, args=(self.signals,), name="checkrein-hints", daemon=True)
+            self._pump.start()
 
     def stop(self) -> None:
-        """Commits what is queued and closes every connection. Blocking."""
+        """Commits what is queued and closes every connection. Blocking; does nothing when it never started."""
         self._open = False
+        if self._hints is not None and self._pump is not None:
+            self._hints.close()
+            self._pump.join()
         self._writer.stop()
         self._readers.stop()
 
@@ -183,11 +194,21 @@ async def open_store(
     """
     backend = backend_for(target, busy_seconds=busy_seconds)
     store = Store(backend, clock=clock or SystemClock(), redact=redact, readers=readers)
-    await asyncio.to_thread(store.start)
     try:
+        await _to_the_end(store.start)
         yield store
     finally:
-        await asyncio.shield(asyncio.to_thread(store.stop))
+        await _to_the_end(store.stop)
+
+
+async def _to_the_end(step: Callable[[], None]) -> None:
+    """Runs a blocking step in a thread; a cancellation waits for it and then goes through, so that no thread is left."""
+    running = asyncio.ensure_future(asyncio.to_thread(step))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 def _bind(operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[Tx], T]:

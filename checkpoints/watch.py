@@ -7,14 +7,23 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 POLL_SECONDS = 0.1
+"""How long one looks away where nobody gives hints between processes."""
+
+HINTED_SECONDS = 2.0
+"""The same where somebody does: a hint may be lost, a row is not."""
 
 Topic = tuple[str, str]
 
 
 class Signals:
-    """In-process wake-ups. A wake-up is only a hint to look: the store's rows are the truth."""
+    """Wake-ups inside the process. A wake-up is only a hint to look: the store's rows are the truth.
+
+    Attributes:
+        poll_seconds: How long to look away; longer while hints from other processes come in.
+    """
 
     def __init__(self) -> None:
+        self.poll_seconds = POLL_SECONDS
         self._waiting: dict[Topic, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
     def notify(self, kind: str, run_id: str) -> None:
@@ -37,7 +46,7 @@ class Signals:
                 del self._waiting[topic]
 
 
-async def look_again(event: asyncio.Event, seconds: float = POLL_SECONDS) -> None:
+async def look_again(event: asyncio.Event, seconds: float) -> None:
     """Waits for the wake-up, but no longer than the time after which one looks anyway."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -76,6 +85,6 @@ class SharedPoll:
 
     async def _go_on(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._signals.poll_seconds)
             for run_id in await self._look():
                 self._signals.notify(self._kind, run_id)

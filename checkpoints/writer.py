@@ -17,9 +17,10 @@ from typing import Any, Protocol
 
 from checkpoints.run_errors import StaleFenceError
 from checkpoints.store_errors import StoreError
+from checkpoints.tickets import Ticket, settle_all
 
 BATCH = 512
-LAZY_SECONDS = 0.002
+LAZY_SECONDS = 0.01
 
 
 def _compact(_tx: Any) -> None:
@@ -81,76 +82,6 @@ class WriterStats:
     retried: int = 0
 
 
-class Ticket:
-    """One queued operation and its answer.
-
-    Args:
-        operation: What to run in the transaction.
-        loop: The event loop that waits for the answer, None for a thread.
-        lost: Called in the writer's thread when the operation failed; for operations that nobody waits for.
-    """
-
-    __slots__ = ("_done", "_error", "_future", "_loop", "_lost", "operation", "value")
-
-    def __init__(
-        self,
-        operation: Callable[[Any], Any],
-        loop: asyncio.AbstractEventLoop | None,
-        lost: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        self.operation = operation
-        self.value: Any = None
-        self._error: BaseException | None = None
-        self._lost = lost
-        self._loop = loop
-        self._future = loop.create_future() if loop else None
-        self._done = None if loop else threading.Event()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that waits for the answer, None for a thread."""
-        return self._loop
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why the operation failed, if it did."""
-        return self._error
-
-    def fail(self, error: BaseException) -> None:
-        """Notes the failure. Called in the writer's thread, before any later operation runs."""
-        self._error = error
-        if self._lost is not None:
-            self._lost(error)
-
-    def retry(self) -> None:
-        """Forgets a failure, because the operation is run again."""
-        self._error = None
-
-    async def answer(self) -> Any:
-        """Waits for the commit. Cancelling the wait does not withdraw the operation."""
-        assert self._future is not None
-        await self._future
-        return self._result()
-
-    def block(self) -> Any:
-        """Waits for the commit in a thread."""
-        assert self._done is not None
-        self._done.wait()
-        return self._result()
-
-    def settle(self) -> None:
-        """Wakes whoever waits. Called in the waiting loop, or in any thread for a blocking wait."""
-        if self._done is not None:
-            self._done.set()
-        elif self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    def _result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self.value
-
-
 class GroupWriter:
     """The writer thread. Made by `Store`, which is its only user.
 
@@ -169,8 +100,7 @@ class GroupWriter:
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._waking: set[asyncio.AbstractEventLoop] = set()
         self._dozing = False
-        self._queued = 0
-        self._settled = 0
+        self._busy = False
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -182,14 +112,16 @@ class GroupWriter:
             raise error
 
     def stop(self) -> None:
-        """Commits what is queued and ends the thread. Blocking."""
-        self._signals.put(False)
-        self._thread.join()
+        """Commits what is queued and ends the thread. Blocking; does nothing when it never started."""
+        if self._thread.is_alive():
+            self._signals.put(False)
+            self._thread.join()
 
     @property
     def idle(self) -> bool:
         """True when everything queued so far is committed."""
-        return self._settled == self._queued
+        # In this order: the writer is busy before it takes a ticket and until its commit.
+        return not self._tickets and not self._busy
 
     def put(self, ticket: Ticket, *, lazy: bool = False) -> None:
         """Queues a ticket; the order of calls is the order of execution.
@@ -197,7 +129,6 @@ class GroupWriter:
         The writer is woken at the end of the loop's current round, so that everything that is ready now shares a commit; a
         lazy ticket waits `LAZY_SECONDS` for something less patient to take it along.
         """
-        self._queued += 1
         self._tickets.append(ticket)
         loop = ticket.loop
         if loop is None:
@@ -237,6 +168,7 @@ class GroupWriter:
 
     def _compact(self, connection: WriteConnection) -> None:
         """Runs the ticket at the head of the queue by itself, between two batches."""
+        self._busy = True
         ticket = self._tickets.popleft()
         try:
             connection.compact()
@@ -245,6 +177,7 @@ class GroupWriter:
         self._settle([ticket])
 
     def _commit_batch(self, connection: WriteConnection) -> None:
+        self._busy = True
         batch: list[Ticket] = []
         for attempt in range(1, self._attempts + 1):
             try:
@@ -298,18 +231,5 @@ class GroupWriter:
         self.stats.operations += len(batch)
         self.stats.failed += sum(ticket.error is not None for ticket in batch)
         self.stats.refused += sum(isinstance(ticket.error, StaleFenceError) for ticket in batch)
-        self._settled += len(batch)
-        by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
-        for ticket in batch:
-            if ticket.loop is None:
-                ticket.settle()
-            else:
-                by_loop.setdefault(ticket.loop, []).append(ticket)
-        for loop, tickets in by_loop.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_settle_all, tickets)
-
-
-def _settle_all(tickets: list[Ticket]) -> None:
-    for ticket in tickets:
-        ticket.settle()
+        self._busy = False
+        settle_all(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from importlib import resources
 
@@ -51,15 +50,20 @@ def stored_version(tx: Tx, store: str) -> int:
 
 
 def statements(script: str) -> Iterator[str]:
-    """The script's statements, comments dropped."""
-    pending = ""
+    """The script's statements, comment lines dropped. A statement ends where a line ends with a semicolon.
+
+    Raises:
+        ValueError: Text is left over behind the last semicolon.
+    """
+    pending: list[str] = []
     for line in script.splitlines():
-        if line.lstrip().startswith("--"):
-            continue
-        pending += line + "\n"
-        if sqlite3.complete_statement(pending):
-            yield pending.strip()
-            pending = ""
+        if line.strip() and not line.lstrip().startswith("--"):
+            pending.append(line)
+            if line.endswith(";"):
+                yield "\n".join(pending)
+                pending = []
+    if pending:
+        raise ValueError(f"a migration ends in the middle of a statement: {pending[0]}")
 
 
 def _files(dialect: str) -> dict[int, str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 SETTINGS = {
     "listen_addresses": "''",
-    "fsync": "on",
     "shared_buffers": "32MB",
     "max_connections": "100",
     "log_min_messages": "fatal",
@@ -21,9 +20,13 @@ SETTINGS = {
 
 
 class PostgresForTests:
-    """One server. It refuses to run as root, so root hands it to the `postgres` or `nobody` account."""
+    """One server. It refuses to run as root, so root hands it to the `postgres` or `nobody` account.
 
-    def __init__(self) -> None:
+    Args:
+        fsync: Whether it flushes; a server that no test kills need not.
+    """
+
+    def __init__(self, *, fsync: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # A socket's path must be short.
         self._become = _lesser_account()
         if self._become is not None:

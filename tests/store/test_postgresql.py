@@ -10,12 +10,13 @@ import psycopg
 import pytest
 
 from checkpoints.ledger import Ledger
-from checkpoints.records import NewEvent
+from checkpoints.records import Cause, NewEvent
 from checkpoints.saver import ThreadSaver
-from checkpoints.status import RunStatus
+from checkpoints.status import CauseKind, RunStatus
 from checkpoints.store import open_store
 from checkpoints.store_errors import NotAStoreError, StoreBusyError, StoreUnavailableError, StoreVersionError
 from checkpoints.tx import Tx
+from checkpoints.watch import HINTED_SECONDS
 from tests.store.scenes import conversation, start
 from tests.store.servers import BINARIES, PostgresForTests
 
@@ -27,7 +28,7 @@ def unsteady() -> Iterator[PostgresForTests]:
     """A server of this module's own, to be stopped and killed."""
     if not BINARIES:
         pytest.skip("PostgreSQL's binaries are not installed (Debian's package postgresql)")
-    server = PostgresForTests()
+    server = PostgresForTests(fsync=True)
     yield server
     server.remove()
 
@@ -124,6 +125,24 @@ async def test_a_deadlock_with_another_process_is_solved_by_running_the_batch_ag
         for _ in range(3):
             await asyncio.gather(left.write(touch, "a", "b"), right.write(touch, "b", "a"))
         assert left.stats.retried + right.stats.retried > 0
+
+
+@pytest.mark.parametrize("hints", ["with hints", "with hints lost"])
+async def test_a_cause_from_another_process_arrives_whether_or_not_hints_do(postgres: PostgresForTests, hints: str) -> None:
+    """LISTEN is a hint only: the row is the truth."""
+    address = postgres.new_database()
+    async with open_store(address) as mine, open_store(address) as theirs:
+        if hints == "with hints lost":
+            await mine.write(lambda tx: tx.execute("DROP TRIGGER runs_hint ON runs"))
+        ledger = Ledger(mine)
+        run = await start(ledger, "t")
+        waiting = asyncio.create_task(ledger.wait_cause(run.run_id))
+        async with asyncio.timeout(30):
+            while mine.signals.poll_seconds != HINTED_SECONDS:
+                await asyncio.sleep(0.01)
+        sent = Cause(kind=CauseKind.CANCEL, reason="there", at=run.created_at)
+        await Ledger(theirs).record_cause(run.run_id, sent)
+        assert await asyncio.wait_for(waiting, 30) == sent
 
 
 async def test_the_address_that_errors_name_holds_no_password(postgres: PostgresForTests) -> None:

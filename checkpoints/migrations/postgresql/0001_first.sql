@@ -207,3 +207,9 @@ CREATE TABLE artifacts (
 );
 
 CREATE INDEX artifacts_by_thread ON artifacts (thread_id);
+
+-- A hint to look, for those who wait in another process (watch.py). The rows are the truth.
+CREATE FUNCTION checkrein_hint() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_notify(''checkrein'', NEW.run_id); RETURN NULL; END';
+
+CREATE TRIGGER runs_hint AFTER UPDATE OF last_seq, cause ON runs FOR EACH ROW EXECUTE FUNCTION checkrein_hint();
