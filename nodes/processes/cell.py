@@ -18,6 +18,7 @@ class CellStatus(StrEnum):
 
     OK = "ok"
     ERROR = "error"
+    CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     DIED = "died"
 
@@ -43,7 +44,7 @@ class CellResult:
         state_lost: True when the kernel is gone with everything it knew.
         killed: Processes that had to be killed because the cell was ended.
         empty: False when it could not be shown that nothing which the cell started lives.
-        milliseconds: From the timeout to the proof; 0 for a cell that ended by itself.
+        milliseconds: From the timeout or the cancel to the proof; 0 for a cell that ended by itself.
     """
 
     status: CellStatus

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from checkpoints.clock import fresh_id
 from nodes.processes.cell import Broken, Cell, CellResult, CellStatus, take
@@ -22,7 +22,7 @@ from nodes.processes.errors import ProcessesError
 from nodes.processes.output import BoundedText
 from nodes.processes.processes import Processes
 from nodes.processes.scope import Scope, outlast
-from nodes.processes.spec import Confinement, OutputLimits, Preference, ScopeSpec
+from nodes.processes.spec import Confinement, OutputLimits, ScopeSpec
 from nodes.processes.verdict import Reason, Verdict
 
 try:
@@ -73,7 +73,7 @@ class KernelSpec:
         cwd: Absolute folder that it starts in.
         env: Its whole environment.
         python: The interpreter, with ipykernel installed.
-        containment: Which rung.
+        containment: Which rung. Not a namespace of its own: its first process would take the interrupts meant for the kernel.
         confinement: What it may touch; the folder of its sockets is added to the writable ones.
         limits: Bounds of one cell's output.
     """
@@ -81,7 +81,7 @@ class KernelSpec:
     cwd: str
     env: Mapping[str, str]
     python: str = sys.executable
-    containment: Preference = "auto"
+    containment: Literal["auto", "scoped", "reap"] = "auto"
     confinement: Confinement | None = None
     limits: OutputLimits = field(default_factory=OutputLimits)
 
@@ -150,8 +150,9 @@ class Kernel:
             async with asyncio.timeout(limit):
                 alive = await asyncio.shield(listening)
         except (TimeoutError, asyncio.CancelledError) as cause:
-            ended = await outlast(asyncio.create_task(self._end_cell(live, listening, cell), name="end of a cell"))
-            if isinstance(cause, asyncio.CancelledError):
+            status = CellStatus.TIMEOUT if isinstance(cause, TimeoutError) else CellStatus.CANCELLED
+            ended = await outlast(asyncio.create_task(self._end_cell(live, listening, cell, status), name="end of a cell"))
+            if status is CellStatus.CANCELLED:
                 raise
             return ended
         if alive:
@@ -159,8 +160,8 @@ class Kernel:
         await self.stop(Reason.CANCEL)
         return cell.result(CellStatus.DIED, Broken(killed=0, empty=True, state_lost=True, milliseconds=0.0))
 
-    async def _end_cell(self, live: _Live, listening: asyncio.Task[bool], cell: Cell) -> CellResult:
-        self.last_interruption = cell.result(CellStatus.TIMEOUT, await self._break(live, listening))
+    async def _end_cell(self, live: _Live, listening: asyncio.Task[bool], cell: Cell, status: CellStatus) -> CellResult:
+        self.last_interruption = cell.result(status, await self._break(live, listening))
         return self.last_interruption
 
     async def _break(self, live: _Live, listening: asyncio.Task[bool]) -> Broken:
@@ -170,7 +171,7 @@ class Kernel:
         while not listening.done() and loop.time() - began < YIELD_BUDGET:
             killed += (await live.scope.interrupt())["swept"]
             await asyncio.wait([listening], timeout=_ASK_AGAIN)
-        if listening.done() and not listening.cancelled() and listening.result():
+        if _ended_well(listening):
             last = await live.scope.interrupt(with_signal=False)  # what it started between the signal and its end
             if last["empty"]:
                 return _broken(loop.time() - began, killed + last["swept"], empty=True, state_lost=False)
@@ -236,6 +237,10 @@ def _connection() -> tuple[Path, str, Any]:
 
 def _broken(seconds: float, killed: int, *, empty: bool, state_lost: bool) -> Broken:
     return Broken(killed=killed, empty=empty, state_lost=state_lost, milliseconds=round(seconds * 1000, 3))
+
+
+def _ended_well(listening: asyncio.Task[bool]) -> bool:
+    return listening.done() and not listening.cancelled() and listening.exception() is None and listening.result()
 
 
 async def _ready(live: _Live) -> None:

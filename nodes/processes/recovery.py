@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import time
 from dataclasses import dataclass
@@ -96,8 +97,12 @@ def _ended(pid: int, birth: int, seconds: float) -> bool:
     while _lives(pid, birth):
         if time.monotonic() >= end:
             return False
-        time.sleep(_LOOK)
+        _pause()
     return True
+
+
+def _pause() -> None:
+    select.select([], [], [], _LOOK)
 
 
 def sweep_tag(tag: str) -> tuple[int, bool]:
@@ -114,7 +119,7 @@ def sweep_tag(tag: str) -> tuple[int, bool]:
         if not carriers:
             return killed, False
         killed += sum(_signal_exact(pid, birth, signal.SIGKILL) for pid, birth in carriers)
-        time.sleep(_LOOK)
+        _pause()
     return killed, True
 
 

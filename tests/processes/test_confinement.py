@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ensurepip
 import os
 import shutil
@@ -11,13 +12,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodes.processes.confinement import default_confinement
 from nodes.processes.errors import ContainmentUnavailableError
 from nodes.processes.forkserver import system
-from nodes.processes.forkserver.domain import _visible
+from nodes.processes.forkserver.domain import _visible, prepare
 from nodes.processes.processes import Processes
 from nodes.processes.spec import Confinement
 from tests.processes.living import PATH, shell
@@ -122,12 +124,19 @@ async def test_ordinary_work_goes_on_inside(processes: Processes, place: Place) 
         truncate -s 0 deep/moved
         echo x > /dev/null; head -c 4 /dev/urandom > /dev/null; echo x > /dev/shm/confined-$$; rm /dev/shm/confined-$$
         TMPDIR={place.root}/tmp mktemp
+        echo to-stderr > /dev/stderr; echo to-fd > /dev/fd/1; cat /dev/stdin; bash -c 'cat <(echo substituted)'
+        mkfifo pipe; (echo through > pipe &); cat pipe; cat <<END
+        here
+END
         {sys.executable} -c 'import pty; pty.spawn(["echo", "on a terminal"])'
         {sys.executable} -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))'
     """
-    scope, verdict = await processes.run(shell(line, cwd=place.workspace, confinement=place.confinement(), timeout=60))
+    scope, verdict = await processes.run(
+        shell(line, cwd=place.workspace, confinement=place.confinement(), stdin=b"given\n", timeout=60)
+    )
     assert verdict.exit_code == 0, scope.output.text
-    assert "plain text" in scope.output.text
+    for text in ("plain text", "to-stderr", "to-fd", "given", "substituted", "through", "here"):
+        assert text in scope.output.text
     assert "on a terminal" in scope.output.text
     assert "[1, 2]" in scope.output.text
 
@@ -205,3 +214,31 @@ def test_the_default_hides_the_store_and_credentials() -> None:
     assert "/w" in confinement.writable
     assert os.path.realpath(tempfile.gettempdir()) in {os.path.realpath(path) for path in confinement.writable}
     assert confinement.network is False
+
+
+def _request(*, required: bool) -> dict[str, Any]:
+    wanted = {"writable": ["/tmp"], "hidden": [], "network": False, "required": required}
+    return {"containment": "auto", "confinement": wanted}
+
+
+@pytest.mark.parametrize(
+    ("abi", "in_force", "missing", "rung"),
+    [
+        (0, [], ["files", "tcp"], "reap"),
+        (3, ["files"], ["tcp"], "reap"),
+        (5, ["files", "tcp"], [], "reap"),
+        (6, ["files", "tcp"], [], "scoped"),
+    ],
+)
+def test_what_an_older_kernel_cannot_do_is_said_or_refused(
+    abi: int, in_force: list[str], missing: list[str], rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "landlock_abi", lambda: abi)
+    domain = prepare(_request(required=False))
+    domain.close()
+    assert (domain.rung, domain.report["in_force"], list(domain.report["missing"])) == (rung, in_force, missing)
+    if missing:
+        with pytest.raises(system.AbsentError):
+            prepare(_request(required=True))
+    with pytest.raises(system.AbsentError) if abi < 6 else contextlib.nullcontext():
+        prepare({"containment": "scoped"}).close()

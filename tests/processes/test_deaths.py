@@ -7,16 +7,20 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodes.processes import scope as scope_module
+from nodes.processes.errors import StartUnknownError
+from nodes.processes.forkserver import tree
 from nodes.processes.processes import Processes
 from nodes.processes.recovery import stop_recorded
 from nodes.processes.scope import Scope
@@ -45,6 +49,12 @@ async def _gone_soon_by_tag(tag: str) -> list[int]:
             break
         await asyncio.sleep(0.02)
     return left
+
+
+def _parent(pid: int) -> int:
+    stat = tree.stat_of(pid)
+    assert stat is not None
+    return stat.parent
 
 
 async def _up(scope: Scope) -> None:
@@ -127,13 +137,49 @@ def test_a_command_of_an_ordinary_user_cannot_read_the_runtimes_environment_nor_
 async def test_a_killed_spawner_takes_no_scope_with_it_and_is_replaced(processes: Processes) -> None:
     scope = await processes.start(shell(TREE))
     await _up(scope)
-    spawner = int(Path(f"/proc/{scope.identity.guard}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    spawner = _parent(scope.identity.guard)
     os.kill(spawner, signal.SIGKILL)
     _, other = await processes.run(shell("exit 4"))
     assert other.exit_code == 4
     verdict = await scope.stop()
     assert (verdict.reason, verdict.empty) == (Reason.CANCEL, True)
     assert carriers(scope.identity.tag) == []
+
+
+@pytest.mark.anyio
+async def test_a_spawner_killed_under_a_start_costs_a_second_try_and_runs_the_command_once(
+    processes: Processes, folder: Path
+) -> None:
+    scope = await processes.start(shell("sleep 60"))
+    spawner = _parent(scope.identity.guard)
+    os.kill(spawner, signal.SIGSTOP)
+    starting = asyncio.create_task(processes.run(shell(f"echo once >> {folder}/ran")))
+    while len(processes.active) < 2:
+        await asyncio.sleep(0)
+    os.kill(spawner, signal.SIGKILL)
+    _, verdict = await starting
+    assert (verdict.reason, verdict.exit_code) == (Reason.EXIT, 0)
+    assert (folder / "ran").read_text() == "once\n"
+    assert (await scope.stop()).empty
+
+
+@pytest.mark.anyio
+async def test_a_guard_that_vanishes_around_the_start_leaves_it_unknown_whether_the_command_began(
+    processes: Processes,
+) -> None:
+    """Never silently run again: what may have begun is not tried a second time."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    read, write = os.pipe()
+    os.close(write)
+    with ThreadPoolExecutor(1) as threads:
+        scope = Scope(shell(":"), "tag", ours, read, threads, lambda ended: None)
+        theirs.send(b'{"guard": 4194303, "birth": 1}\n')
+        theirs.close()
+        with pytest.raises(StartUnknownError):
+            await scope.begun()
+        verdict = await scope.wait()
+    assert (verdict.reason, verdict.empty) == (Reason.LOST, False)
 
 
 @pytest.mark.anyio
@@ -150,7 +196,7 @@ async def test_a_killed_guard_is_reported_as_lost_and_its_processes_are_killed_a
 async def test_guard_and_spawner_killed_together_leave_nothing_that_can_be_found(processes: Processes) -> None:
     scope = await processes.start(shell(TREE))
     await _up(scope)
-    spawner = int(Path(f"/proc/{scope.identity.guard}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    spawner = _parent(scope.identity.guard)
     os.kill(spawner, signal.SIGKILL)
     os.kill(scope.identity.guard, signal.SIGKILL)
     verdict = await scope.wait()

@@ -77,7 +77,7 @@ async def test_a_cancelled_cell_leaves_nothing_and_the_variables_stay(kernel: Ke
     assert not any(alive(pid) for pid in pids)
     broken = kernel.last_interruption
     assert broken is not None
-    assert (broken.state_lost, broken.empty) == (False, True)
+    assert (broken.status, broken.state_lost, broken.empty) == (CellStatus.CANCELLED, False, True)
     assert broken.killed >= 7
     after = await kernel.execute("print(kept)")
     assert (after.output.text, after.fresh) == ("still here\n", False)
