@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import errors
@@ -196,16 +196,27 @@ class PostgresWriter:
 
     def _find_out(self, transaction: str | None, error: psycopg.OperationalError) -> None:
         """Returns when the transaction turns out to be committed (or was empty)."""
-        self._reconnect()
-        status = "committed" if transaction is None else "in progress"
         deadline = time.monotonic() + self._server.busy_seconds
+        self._reconnect()
+        status = "committed" if transaction is None else self._status_of(transaction)
         while status == "in progress" and time.monotonic() < deadline:
-            [(status,)] = self._tx.execute("SELECT pg_xact_status(CAST(? AS xid8))", (transaction,))
-            self._pause.wait(0 if status != "in progress" else RETRY_SECONDS)
+            self._pause.wait(RETRY_SECONDS)
+            status = self._status_of(cast("str", transaction))
         if status == "aborted":
             raise BatchLostError(self._server.explain(error), again=True) from error
         if status != "committed":
             raise StoreUnavailableError(self._server.name, f"{error}; the last write may have been kept") from error
+
+    def _status_of(self, transaction: str) -> str | None:
+        """`committed`, `aborted`, `in progress`, or None where the server cannot tell (any more)."""
+        try:
+            [(status,)] = self._tx.execute("SELECT pg_xact_status(CAST(? AS xid8))", (transaction,))
+        except errors.InvalidParameterValue:
+            return "aborted"  # A number that a crashed server never wrote down: "in the future" for the new one.
+        except psycopg.OperationalError:
+            self._reconnect()
+            return "in progress"
+        return cast("str | None", status)
 
     def _reconnect(self) -> None:
         self._connection.close()

@@ -172,7 +172,7 @@ class GroupWriter:
         ticket = self._tickets.popleft()
         try:
             connection.compact()
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             ticket.fail(error)
         self._settle([ticket])
 
@@ -189,7 +189,7 @@ class GroupWriter:
                     self._fail(batch, lost.reason)
                     break
                 self.stats.retried += 1
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
                 connection.abandon()
                 self._fail(batch, error)
                 break
