@@ -19,7 +19,8 @@ from langchain_core.messages import BaseMessage, message_to_dict
 from langgraph.types import Command
 
 from checkpoints.clock import Clock, SystemClock, fresh_id
-from checkpoints.errors import CheckreinError
+from checkpoints.errors import CheckreinError, ConflictError
+from checkpoints.records import Approval
 
 DEFAULT_TTL_MS = 60_000
 """Milliseconds between signing a grant and starting its run, when the caller does not say."""
@@ -60,6 +61,19 @@ class InputMismatchError(AdmissionError):
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
         super().__init__(f"The input for thread {thread_id} is not the one that the grant names; nothing was started.")
+
+
+class NothingWaitsError(ConflictError):
+    """A decision came for a thread that does not wait for one."""
+
+    code = "nothing_waits"
+
+    def __init__(self, thread_id: str, last: Approval | None) -> None:
+        self.thread_id = thread_id
+        self.last = last
+        how = f": its last approval was {last.status}" if last else ""
+        super().__init__(f"Thread {thread_id} does not wait for a decision{how}.")
+        self.hint = f"`checkrein show {thread_id}` tells what happened to it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

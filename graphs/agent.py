@@ -18,7 +18,7 @@ from nodes.equipment import Equipment
 from nodes.gate import APPROVAL, NATIVE, TOOL
 from nodes.model import Model
 from nodes.native import Native
-from nodes.prepare import prepare, within_limits
+from nodes.prepare import Prepare, within_limits
 from nodes.review import Approval
 from nodes.state import AgentInput, AgentOutput, AgentState, NativeState, ToolTask
 from nodes.tool import ToolStep
@@ -34,12 +34,12 @@ def build_agent(equipment: Equipment, saver: BaseCheckpointSaver[Any] | None = N
         saver: Where checkpoints go. None for LangGraph's server, which brings its own and refuses a graph that has one.
     """
     gate = equipment.gate
-    model = Model(equipment.answer, gate)
+    model = Model(equipment.answering, gate, equipment.events)
     builder = StateGraph(AgentState, context_schema=AgentContext, input_schema=AgentInput, output_schema=AgentOutput)
-    builder.add_node("prepare", prepare)
+    builder.add_node("prepare", Prepare(equipment.answering, equipment.events).__call__)
     builder.add_node("model", model.__call__)
     builder.add_node(APPROVAL, Approval(gate).__call__, destinations=(TOOL, NATIVE))
-    builder.add_node(TOOL, ToolStep(gate, equipment.effects).__call__, input_schema=ToolTask)
+    builder.add_node(TOOL, ToolStep(gate, equipment.effects, equipment.events).__call__, input_schema=ToolTask)
     builder.add_node(NATIVE, build_native(equipment.native))
     builder.add_edge(START, "prepare")
     builder.add_conditional_edges("prepare", within_limits, {"model": "model", END: END})

@@ -13,6 +13,7 @@ from checkpoints.journal import Journal
 from checkpoints.leases import LeaseJudge, hold_owner
 from checkpoints.ledger import Ledger
 from checkpoints.redaction import Redactor
+from checkpoints.retention import Retention
 from checkpoints.saver import ThreadSaver
 from checkpoints.sessions import SandboxSessions
 from checkpoints.store import Store, open_store
@@ -27,6 +28,7 @@ from nodes.answering import Answering, Endpoint
 from nodes.belongings import Belongings
 from nodes.effects import Effects
 from nodes.equipment import Equipment
+from nodes.events import Events
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
 from nodes.models.chat_models import ChatModels
@@ -67,12 +69,14 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
         gate = Gate(catalog=catalog(offered), judge=judge)
         journal = Journal(store)
         effects = Effects(journal)
-        native = Native(gate, effects, processes, registry, sandboxes, surroundings)
+        events = Events()
+        native = Native(gate, effects, events, processes, registry, sandboxes, surroundings)
         endpoint = Endpoint(model=settings.model, base_url=settings.base_url, key_name=settings.key_name)
         yield Equipment(
             gate=gate,
             judge=judge,
-            answer=Answering(endpoint, models, store.clock),
+            answering=Answering(endpoint, models, store.clock),
+            events=events,
             journal=journal,
             effects=effects,
             native=native,
@@ -114,15 +118,18 @@ async def open_checkrein(
         hold_owner(opened) as owner_id,
         open_equipment(chosen, opened, tools=tools) as equipment,
     ):
-        agent = build_agent(equipment, ThreadSaver(opened))
+        saver = ThreadSaver(opened)
+        agent = build_agent(equipment, saver)
         ledger, approvals = Ledger(opened), Approvals(opened)
-        settlement = Settlement(ledger, approvals, equipment.belongings)
+        settlement = Settlement(ledger, approvals, equipment.belongings, equipment.answering, time)
         runtime = Runtime(
             agent=agent,
             ledger=ledger,
+            approvals=approvals,
             owner_id=owner_id,
             authority=QuoteAuthority(key, time),
             settlement=settlement,
+            events=equipment.events,
             sandboxes=equipment.sandboxes,
             clock=time,
         )
@@ -146,6 +153,7 @@ async def open_checkrein(
                 recovery=recovery,
                 sandboxes=equipment.sandboxes,
                 belongings=equipment.belongings,
+                retention=Retention(opened, saver),
             )
         finally:
             await runtime.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 from checkpoints.ledger import Ledger
 from checkpoints.records import Fence, NewEvent
+from graphs.receipt import Tally
 
 JOINED = {"token": "text", "output": "text"}
 """Kinds whose payloads are pieces of one text, by the key that holds the piece: neighbours go into one event."""
@@ -24,10 +25,12 @@ class Recorder:
 
     Attributes:
         partial: Text that the model has shown and that no finished reply contains yet.
+        tally: What the run's model attempts took.
     """
 
     def __init__(self, ledger: Ledger, fence: Fence) -> None:
         self.partial = ""
+        self.tally = Tally()
         self._ledger = ledger
         self._fence = fence
         self._waiting: list[NewEvent] = []
@@ -37,6 +40,7 @@ class Recorder:
     def put(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Takes an event. Never blocks; a piece of text joins the one before it."""
         self._track_partial(kind, payload)
+        self.tally.take(kind, payload)
         key = JOINED.get(kind)
         last = self._waiting[-1] if self._waiting else None
         if key and last and _joins(last, kind, payload, key):

@@ -15,6 +15,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphRecursionError
+from pydantic import ValidationError
 
 from checkpoints.clock import Clock
 from checkpoints.errors import CheckreinError
@@ -26,6 +27,7 @@ from checkpoints.status import CauseKind, RunStatus
 from graphs.recorder import Recorder
 from graphs.settlement import GraphStop, Settlement
 from nodes.context import AgentContext
+from nodes.events import Events
 
 Agent = Any
 """A compiled agent graph. LangGraph's own type has four parameters that say nothing here."""
@@ -40,6 +42,17 @@ class RunLostError(CheckreinError):
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         super().__init__(f"Run {run_id} is no longer this process's: its thread was fenced off and nothing more was written.")
+
+
+class RefusedAnswerError(CheckreinError):
+    """The graph refused an answer that fitted when it was given: the thread or a file moved on in between."""
+
+    code = "answer_refused"
+    hint = "The approval still waits. Look at what it asks now and answer again."
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(f"The answer does not fit what is asked now: {fault}")
 
 
 class Run:
@@ -61,6 +74,7 @@ class Run:
         context: AgentContext,
         ledger: Ledger,
         settlement: Settlement,
+        events: Events,
         clock: Clock,
     ) -> None:
         self.run_id = record.run_id
@@ -71,6 +85,7 @@ class Run:
         self._context = context
         self._ledger = ledger
         self._settlement = settlement
+        self._events = events
         self._clock = clock
         self._recorder = Recorder(ledger, record.fencing)
         self._graph: asyncio.Task[None] | None = None
@@ -126,6 +141,10 @@ class Run:
                 yield event
 
     async def _conduct(self) -> RunStatus:
+        with self._events.heard_by(self.run_id, self._recorder.put):
+            return await self._conducted()
+
+    async def _conducted(self) -> RunStatus:
         graph = self._graph = asyncio.create_task(self._drive(), name=f"graph-{self.run_id}")
         stop = asyncio.create_task(self._stop_cause(), name=f"stop-{self.run_id}")
         recorder = asyncio.create_task(self._recorder.run(), name=f"recorder-{self.run_id}")
@@ -158,17 +177,19 @@ class Run:
         self._recorder.close()
         await recorder
         stop = GraphStop(failure=failure, cancelled=graph.cancelled(), partial=self._recorder.partial)
-        ending = await self._settlement.ending(self._agent, self.config, self._record, stop)
+        ending = await self._settlement.ending(self._agent, self.config, self._record, self._context, stop)
+        receipt = await self._settlement.receipt(self._recorder.tally, self._context)
         done = await self._ledger.finish(
             self.run_id,
             self._record.fence,
             ending.outcome,
-            {**ending.payload, **({"cleanup_errors": list(notes)} if notes else {})},
+            {**ending.payload, **receipt, **({"cleanup_errors": list(notes)} if notes else {})},
             ending.approvals,
         )
         return done.status
 
     async def _drive(self) -> None:
+        await self._take_over()
         graph_input = await self._settlement.open(self._agent, self.config, self._record, self._input)
         stream = self._agent.astream(
             graph_input,
@@ -180,10 +201,19 @@ class Run:
             version="v2",
         )
         async with aclosing(stream) as parts:
-            async for part in parts:
-                if part["type"] == "custom":
-                    payload = dict(part["data"])
-                    self._recorder.put(payload.pop("kind"), payload)
+            async for _ in parts:
+                pass  # events come by their own road, `nodes.events`; the stream is what drives the graph
+
+    async def _take_over(self) -> None:
+        """Counts what the run took under a former owner; a run that was just admitted has nothing yet."""
+        after = 0
+        while True:
+            page = await self._ledger.events(self.run_id, after=after)
+            for event in page.events:
+                self._recorder.tally.take(event.kind, event.payload)
+                after = event.seq
+            if not page.has_more:
+                return
 
     async def _stop_cause(self) -> Cause:
         waiting = asyncio.ensure_future(self._ledger.wait_cause(self.run_id))
@@ -209,6 +239,8 @@ def _failure_of(graph: asyncio.Task[None]) -> BaseException | None:
     if graph.cancelled():
         return None
     error = graph.exception()
+    if isinstance(error, ValidationError):
+        return RefusedAnswerError(str(error))
     if isinstance(error, GraphRecursionError):
         return CheckreinError(f"The graph took more steps than its limits allow: {error}")
     return error

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langgraph.types import Command
 
+from checkpoints.approvals import Approvals
 from checkpoints.clock import Clock, fresh_id
 from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
 from checkpoints.records import ApprovalAnswer, GrantUse, NewRun, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.run_errors import CheckpointMovedError, StaleFenceError
-from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, QuoteAuthority
+from graphs.admission import Admission, AgentInput, Grant, NothingWaitsError, Preparation, Quote, QuoteAuthority
 from graphs.run import Agent, Run
-from graphs.settlement import Settlement
+from graphs.settlement import Settlement, names_interrupts
 from nodes.context import AgentContext
+from nodes.events import Events
 from nodes.sandbox import Sandboxes
 from nodes.state import GRAPH_VERSION
 
@@ -44,17 +46,21 @@ class Runtime:
         *,
         agent: Agent,
         ledger: Ledger,
+        approvals: Approvals,
         owner_id: str,
         authority: QuoteAuthority,
         settlement: Settlement,
+        events: Events,
         sandboxes: Sandboxes,
         clock: Clock,
     ) -> None:
         self.authority = authority
         self._agent = agent
         self._ledger = ledger
+        self._approvals = approvals
         self.owner_id = owner_id
         self._settlement = settlement
+        self._events = events
         self._sandboxes = sandboxes
         self._clock = clock
         self._runs: dict[str, Run] = {}
@@ -87,8 +93,10 @@ class Runtime:
         """
         grant = self.authority.check(admission)
         quote = admission.quote
-        new = _new_run(quote, self.owner_id, self._clock.now())
-        record = await self._ledger.admit(new, _use(grant), await self._answers(quote.input, grant))
+        _still_there(grant.preparation, await self._ledger.thread(quote.input.checkpoint_thread_id))
+        answers = await self._answers(quote.input, grant)
+        new = _new_run(quote, self.owner_id, self._clock.now(), await self._resumed(quote.input, answers))
+        record = await self._ledger.admit(new, _use(grant), answers)
         return self._begin(record, quote.input.value, AgentContext.model_validate(quote.terms))
 
     def continue_run(self, record: RunRecord, graph_input: Any) -> Run:
@@ -112,6 +120,7 @@ class Runtime:
             context=context,
             ledger=self._ledger,
             settlement=self._settlement,
+            events=self._events,
             clock=self._clock,
         )
         self._runs[run.run_id] = run
@@ -149,18 +158,31 @@ class Runtime:
         kept |= {key: admitted[key] for key in ("workspace", "model", "sandbox", "finite", "unattended", "yolo")}
         return context.model_copy(update=kept)
 
+    async def _bare(self, value: AgentInput, resume: Any) -> dict[str, Any]:
+        """An answer that names no interrupt, for the one that waits.
+
+        Raises:
+            NothingWaitsError: None does.
+        """
+        waiting = await self.waiting_interrupts(value.checkpoint_thread_id)
+        if not waiting:
+            raise NothingWaitsError(value.checkpoint_thread_id, None)
+        return dict.fromkeys(waiting, resume)
+
+    async def _resumed(self, value: AgentInput, answers: Sequence[ApprovalAnswer] | None) -> str:
+        """The parked run that an answer goes on with; empty for new messages."""
+        ids = {answer.interrupt_id for answer in answers or ()}
+        asked = await self._approvals.of_thread(value.checkpoint_thread_id) if ids else ()
+        return next((approval.run_id for approval in asked if approval.interrupt_id in ids), "")
+
     async def _answers(self, value: AgentInput, grant: Grant) -> list[ApprovalAnswer] | None:
         """The approvals that the input answers; None for new messages, which supersede whatever waits."""
         if value.value is not None and not isinstance(value.value, Command):
             return None
         if value.value is None:
             return []
-        state = await self._agent.aget_state({"configurable": {"thread_id": value.checkpoint_thread_id}})
         resume = value.value.resume
-        ids = [interrupt.id for interrupt in state.interrupts]
-        by_id: Mapping[str, Any] = (
-            resume if isinstance(resume, Mapping) and set(resume) <= set(ids) else dict.fromkeys(ids, resume)
-        )
+        by_id: Mapping[str, Any] = resume if names_interrupts(resume) else await self._bare(value, resume)
         who = grant.preparation.subject_id
         return [
             ApprovalAnswer(interrupt_id=key, decisions=answer.get("decisions", []), decided_by=who)
@@ -188,7 +210,7 @@ def _use(grant: Grant) -> GrantUse:
     )
 
 
-def _new_run(quote: Quote, owner_id: str, now: datetime) -> NewRun:
+def _new_run(quote: Quote, owner_id: str, now: datetime, resumes_run_id: str) -> NewRun:
     preparation = quote.grant.preparation
     receipt = {"quote_id": quote.quote_id, "turn_id": preparation.turn_id, "model": quote.model, "terms": dict(quote.terms)}
     if isinstance(quote.input.value, Mapping):
@@ -198,6 +220,7 @@ def _new_run(quote: Quote, owner_id: str, now: datetime) -> NewRun:
         thread_id=preparation.checkpoint_thread_id,
         owner_id=owner_id,
         subject_id=preparation.subject_id,
+        resumes_run_id=resumes_run_id,
         deadline=now + timedelta(seconds=quote.terms["timeout"]),
         receipt=receipt,
         graph_version=str(GRAPH_VERSION),

@@ -22,10 +22,11 @@ from checkpoints.ledger import Ledger
 from checkpoints.lookup import align_approvals, threads_named
 from checkpoints.records import Approval, Cause, Event, NewApproval, ThreadInfo
 from checkpoints.records import Run as RunRecord
+from checkpoints.retention import Retention
 from checkpoints.sessions import SandboxSession
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
 from checkpoints.store import Store
-from graphs.admission import AgentInput, Preparation
+from graphs.admission import AgentInput, NothingWaitsError, Preparation
 from graphs.recovery import Recovery
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
@@ -33,6 +34,7 @@ from nodes.approval import Answer, Approve, Edit, answer_to
 from nodes.belongings import Belongings
 from nodes.calls import Call, check
 from nodes.context import AgentContext
+from nodes.effects import change_digest, planned_change
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
 from nodes.sandbox import Sandboxes
@@ -71,19 +73,6 @@ class AmbiguousNameError(UsageError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"Several threads or runs begin with {name!r}.")
-
-
-class NothingWaitsError(UsageError):
-    """A decision came for a thread that does not wait for one."""
-
-    code = "nothing_waits"
-
-    def __init__(self, thread_id: str, last: Approval | None) -> None:
-        self.thread_id = thread_id
-        self.last = last
-        how = f": its last approval was {last.status}" if last else ""
-        super().__init__(f"Thread {thread_id} does not wait for a decision{how}.")
-        self.hint = f"`checkrein show {thread_id}` tells what happened to it."
 
 
 class AnswerError(UsageError):
@@ -131,6 +120,7 @@ class Service:
         recovery: Recovery,
         sandboxes: Sandboxes,
         belongings: Belongings,
+        retention: Retention,
     ) -> None:
         self.runtime = runtime
         self.agent = agent
@@ -142,6 +132,7 @@ class Service:
         self._recovery = recovery
         self._sandboxes = sandboxes
         self._belongings = belongings
+        self.retention = retention
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -177,11 +168,15 @@ class Service:
             AnswerError: The decisions do not fit; the approval stays pending.
             ApprovalConflictError: Somebody else was first, or the approval expired, was withdrawn or superseded.
         """
+        # The thread as it is before anything is looked at: whoever moves it from here on makes the admission fail.
+        thread = await self._ledger.thread(thread_id)
         interrupt = await self._asked(thread_id, interrupt_id)
         answer = await self.check_answer(thread_id, interrupt, decisions)
-        resume: Mapping[str, Any] = {"decisions": [dict(decision) for decision in decisions]}
+        await self._check_changes(thread_id, interrupt, answer)
+        bound = [_bound(decision, binding) for decision, binding in zip(decisions, interrupt.value["bindings"], strict=True)]
+        resume: Mapping[str, Any] = {"decisions": bound}
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
-        run = await self._start(value, context or AgentContext(), subject)
+        run = await self._start(value, context or AgentContext(), subject, thread)
         await self._remember(thread_id, interrupt, answer, subject)
         return run
 
@@ -308,7 +303,7 @@ class Service:
             ThreadBusyError: A run is live on it.
         """
         thread_id = await self.find_thread(name)
-        await self._ledger.delete_thread(thread_id)
+        await self.retention.delete_thread(thread_id)
         return thread_id
 
     async def find_thread(self, name: str) -> str:
@@ -356,8 +351,8 @@ class Service:
         """Continues every run of the store whose owner is dead, and gives the runs that go on in this process."""
         return await self._recovery.sweep()
 
-    async def _start(self, value: AgentInput, context: AgentContext, subject: str) -> Run:
-        thread = await self._ledger.thread(value.checkpoint_thread_id)
+    async def _start(self, value: AgentInput, context: AgentContext, subject: str, thread: ThreadInfo | None = None) -> Run:
+        thread = thread or await self._ledger.thread(value.checkpoint_thread_id)
         if thread is not None and thread.live_run_id:
             thread = await self._release(thread)
         preparation = Preparation(
@@ -393,6 +388,25 @@ class Service:
         await self.store.write(align_approvals, thread_id, waiting, self.store.clock.now())
         return snapshot
 
+    async def _check_changes(self, thread_id: str, interrupt: Interrupt, answer: Answer) -> None:
+        """Holds the file changes that were shown against the files as they are now.
+
+        Raises:
+            AnswerError: A file moved on. The approval waits still, and shows the change as it would be now.
+        """
+        admitted = (await self.state(thread_id)).values["admitted"]
+        asked = zip(answer.decisions, interrupt.value["action_requests"], interrupt.value["bindings"], strict=True)
+        for decision, request, binding in asked:
+            call = check(self._gate.catalog, binding["tool_call_id"], request["name"], request["args"])
+            if not (isinstance(decision, Approve) and binding.get("change") and isinstance(call, Call)):
+                continue
+            if change_digest(await planned_change(call, admitted["workspace"])) != binding["change"]:
+                await (await self.continue_thread(thread_id)).wait_stopped()
+                raise AnswerError(
+                    thread_id,
+                    [f"The file that {call.call_id} changes is not as it was shown any more; look at the change as it is now."],
+                )
+
     async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> None:
         """Makes the rules that `session` and `always` answers ask for."""
         admitted = (await self.state(thread_id)).values["admitted"]
@@ -418,6 +432,14 @@ class Service:
         if len(named) > 1:
             raise AnswerError(thread_id, [f"Several approvals wait; name one of {[item.id for item in named]}."])
         return named[0]
+
+
+def _bound(decision: Mapping[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision that says what was shown, so that the graph refuses it when the call or the file moved on meanwhile."""
+    shown = {"tool_call_id": binding["tool_call_id"], "digest": binding["digest"]}
+    if decision["type"] == "approve":
+        shown["change"] = binding.get("change", "")
+    return {**shown, **decision}
 
 
 def _fault(item: Mapping[str, Any]) -> str:

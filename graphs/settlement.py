@@ -6,22 +6,28 @@ run. A run that ends in order writes those answers itself, with what it knows; `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from checkpoints.approvals import Approvals
+from checkpoints.clock import Clock
 from checkpoints.errors import CheckreinError
 from checkpoints.ledger import Ledger
 from checkpoints.records import Approval, NewApproval
 from checkpoints.records import Run as RunRecord
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
+from graphs.receipt import Tally
+from nodes.answering import Answering
 from nodes.belongings import Belongings
 from nodes.calls import repaired, unanswered
+from nodes.context import AgentContext
 
 Agent = Any
 
@@ -40,6 +46,9 @@ STOPPED = {
     CauseKind.TIMEOUT: "The run's time was over before this call had a result. What it had started was stopped.",
 }
 FAILED = "The run failed before this call had a result. What it had started was stopped."
+
+
+_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +89,14 @@ class Ending:
 class Settlement:
     """Settles threads for runs. Stateless between runs."""
 
-    def __init__(self, ledger: Ledger, approvals: Approvals, belongings: Belongings) -> None:
+    def __init__(
+        self, ledger: Ledger, approvals: Approvals, belongings: Belongings, answering: Answering, clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._approvals = approvals
         self._belongings = belongings
+        self._answering = answering
+        self._clock = clock
 
     async def open(self, agent: Agent, config: RunnableConfig, record: RunRecord, value: Any) -> Any:
         """Makes the thread ready and gives the input for LangGraph.
@@ -108,13 +121,24 @@ class Settlement:
         """Stops whatever the run started and gives a note for each scope that is not proven empty."""
         return await self._belongings.stop_owner(run_id)
 
-    async def ending(self, agent: Agent, config: RunnableConfig, record: RunRecord, stop: GraphStop) -> Ending:
+    async def receipt(self, tally: Tally, context: AgentContext) -> dict[str, Any]:
+        """What the run took, for the terminal event."""
+        return await tally.receipt(self._answering, context)
+
+    async def ending(
+        self, agent: Agent, config: RunnableConfig, record: RunRecord, context: AgentContext, stop: GraphStop
+    ) -> Ending:
         """Reads where the graph stopped, writes the answers that are missing, and describes the ending."""
         snapshot: StateSnapshot = await agent.aget_state(config)
         if stop.by_itself and snapshot.interrupts:
-            return _parked(snapshot)
+            wait = context.approval_timeout
+            return _parked(snapshot, self._clock.now() + timedelta(seconds=wait) if wait else None)
         if stop.by_itself:
             return Ending(outcome=RunStatus.COMPLETED, payload=_place(snapshot, RunStatus.COMPLETED) | _exit(snapshot))
+        if stop.failure is not None and snapshot.interrupts:
+            # The graph refused the answer, or died before it took it: what was asked is asked still.
+            waiting = _parked(snapshot, None)
+            return replace(waiting, outcome=RunStatus.FAILED, payload={**waiting.payload, **_error(stop.failure)})
         stored = await self._ledger.run(record.run_id)
         cause = stored.cause.kind if stored.cause else CauseKind.CANCEL
         await self._answer_leftovers(agent, config, snapshot, {}, STOPPED.get(cause, FAILED))
@@ -156,11 +180,16 @@ def addressed(command: Command[Any], interrupts: Sequence[Interrupt]) -> Command
     """A resume whose answer names its interrupt. One that does already is left as it is."""
     answer = command.resume
     ids = {interrupt.id for interrupt in interrupts}
-    if isinstance(answer, Mapping) and answer and set(answer) <= ids:
+    if names_interrupts(answer):
         return command
     if len(ids) != 1:
         raise CheckreinError(f"{len(ids)} approvals wait here, so an answer must name the one that it is for: {sorted(ids)}.")
     return Command(resume={next(iter(ids)): answer})
+
+
+def names_interrupts(answer: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether an answer is a map from interrupt ids (32 hex digits, as LangGraph makes them) to answers."""
+    return isinstance(answer, Mapping) and bool(answer) and all(_INTERRUPT_ID.fullmatch(str(key)) for key in answer)
 
 
 def _bindings(approval: Approval) -> Sequence[Mapping[str, Any]]:
@@ -199,7 +228,7 @@ def _place(snapshot: StateSnapshot, outcome: RunStatus) -> dict[str, Any]:
     }
 
 
-def _parked(snapshot: StateSnapshot) -> Ending:
+def _parked(snapshot: StateSnapshot, expires_at: datetime | None) -> Ending:
     pending = [{"id": interrupt.id, "value": interrupt.value} for interrupt in snapshot.interrupts]
     place = _place(snapshot, RunStatus.AWAITING_INPUT)
     approvals = tuple(
@@ -209,6 +238,7 @@ def _parked(snapshot: StateSnapshot) -> Ending:
             checkpoint_ns=place["checkpoint_ns"],
             value=interrupt.value,
             digests=tuple(binding["digest"] for binding in interrupt.value.get("bindings", ())),
+            expires_at=expires_at,
         )
         for interrupt in snapshot.interrupts
     )
@@ -221,7 +251,12 @@ def _exit(snapshot: StateSnapshot) -> dict[str, Any]:
     messages = snapshot.values.get("messages", ())
     last = messages[-1] if messages else None
     text = last.text if isinstance(last, AIMessage) else ""
-    return {"completed": not reason, "exit_reason": reason or "finished", "final_text": text}
+    return {
+        "completed": not reason,
+        "partial": bool(reason),
+        "turn_exit_reason": reason or "finished",
+        "final_text": text,
+    }
 
 
 def _error(failure: BaseException | None) -> dict[str, Any]:

@@ -1,21 +1,29 @@
-"""Which models answer a run, and the message that comes of it: the bridge between the model step and `nodes.models`."""
+"""Which models answer a run, what they cost, and when a conversation is compacted: the bridge to `nodes.models`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from checkpoints.clock import Clock, SystemClock
 from nodes.context import AgentContext
 from nodes.models.chat_models import ChatModels
-from nodes.models.reply import reply
+from nodes.models.context import plan_compaction
+from nodes.models.prices import cost_of
+from nodes.models.reply import Attempt, ModelReply, reply
 from nodes.models.spec import ModelChain, ModelSpec
+from nodes.models.usage import Usage
 from nodes.tools.tool import Emit, Tool
 
 DEFAULT_MODEL = "gpt-5-mini"
 """Asked for when neither the run nor the environment names a model."""
+
+SHOWN = frozenset({"token", "reasoning"})
+"""Events that show text of an answer; a summary is not one, so its text is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,34 +34,126 @@ class Endpoint:
         model: Model to ask; empty takes `DEFAULT_MODEL`.
         base_url: OpenAI-compatible address; empty is an error when the model is asked, and says so.
         key_name: Environment variable that holds the key; empty sends none.
+        chain: Configured models, the first one the default and the others its fallbacks; None when none are.
     """
 
     model: str = ""
     base_url: str = ""
     key_name: str = ""
+    chain: ModelChain | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One reply and what it took.
+
+    Attributes:
+        message: The reply.
+        model: Name of the model that answered; the run is pinned to it from now on.
+        usage: Tokens of all attempts together.
+        cost: US dollars of all attempts whose price is known; None when none is. Unknown is not zero.
+    """
+
+    message: AIMessage
+    model: str
+    usage: Usage
+    cost: Decimal | None
 
 
 class Answering:
-    """Gives the model step its replies. One per runtime; close it with the runtime."""
+    """Gives the model step its replies. One per runtime."""
 
     def __init__(self, endpoint: Endpoint, models: ChatModels, clock: Clock | None = None) -> None:
         self._endpoint = endpoint
         self._models = models
         self._clock = clock or SystemClock()
 
-    async def __call__(
-        self, messages: Sequence[BaseMessage], tools: Sequence[Tool], context: AgentContext, emit: Emit
-    ) -> AIMessage:
-        """Streams one reply and gives it whole; see `nodes.models.reply.reply` for errors and cancellation."""
+    async def answer(
+        self, messages: Sequence[BaseMessage], tools: Sequence[Tool], context: AgentContext, emit: Emit, *, pinned: str = ""
+    ) -> Answered:
+        """Streams one reply and gives it whole; see `nodes.models.reply.reply` for errors and cancellation.
+
+        Args:
+            messages: The conversation, system prompt first.
+            tools: What the model may call.
+            context: The run's terms.
+            emit: The run's event sink.
+            pinned: The model that the task is pinned to; empty leaves the whole chain open.
+        """
         chain = self.chain(context)
-        answered = await reply(messages, tools, chain, ask=self._models.ask, emit=emit, clock=self._clock)
-        return answered.message
+        known = {spec.name for spec in chain.models}
+        given = await reply(
+            messages,
+            tools,
+            chain,
+            ask=self._models.ask,
+            emit=emit,
+            pinned=pinned if pinned in known else None,
+            clock=self._clock,
+        )
+        cost = await self._cost(chain, given.attempts)
+        return Answered(message=given.message, model=given.model, usage=given.usage, cost=cost)
+
+    async def compact(
+        self, messages: Sequence[AnyMessage], context: AgentContext, emit: Emit, *, known: int
+    ) -> tuple[list[BaseMessage], Usage] | None:
+        """A shorter conversation with a summary in place of its beginning; None while it fits the window.
+
+        Args:
+            messages: The conversation, every call answered.
+            context: The run's terms; the window is that of the first model of its chain.
+            emit: The run's event sink.
+            known: Input tokens that the model reported last, 0 when unknown.
+        """
+        chain = self.chain(context)
+        window = self._models.window(chain.models[0])
+        if known and known < window / 2:
+            return None
+        plan = plan_compaction(messages, window=window, known=known or None)
+        if plan is None:
+            return None
+        given = await self._summary(plan.request(window), chain, emit)
+        summary = given.message.text
+        emit("compacted", replaced=len(plan.replaced), kept=len(plan.kept), summary_characters=len(summary))
+        return plan.result(summary), given.usage
 
     def chain(self, context: AgentContext) -> ModelChain:
-        """The models of a run. The key's variable is named here and read only when the model is asked."""
-        spec = ModelSpec(
+        """The models of a run. Keys' variables are named here and read only when a model is asked."""
+        configured = self._endpoint.chain
+        if configured is not None and not context.base_url:
+            return _led_by(configured, context.model)
+        spec = ModelSpec.checked(
             model=context.model or self._endpoint.model or DEFAULT_MODEL,
             base_url=context.base_url or self._endpoint.base_url,
             api_key_env=self._endpoint.key_name or None,
         )
         return ModelChain.of(spec)
+
+    async def price(self, chain: ModelChain, model: str, usage: Usage) -> Decimal | None:
+        """US dollars for some usage of one model of a chain; None when its price or the counts are unknown."""
+        spec = next((spec for spec in chain.models if spec.name == model), None)
+        cost = await cost_of(spec, usage, at=self._clock.now()) if spec is not None else None
+        return cost.usd if cost is not None else None
+
+    async def _cost(self, chain: ModelChain, attempts: Sequence[Attempt]) -> Decimal | None:
+        costs = [await self.price(chain, attempt.model, attempt.usage) for attempt in attempts]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, Decimal(0)) if known else None
+
+    async def _summary(self, request: list[BaseMessage], chain: ModelChain, emit: Emit) -> ModelReply:
+        def quietly(kind: str, /, **payload: Any) -> None:
+            if kind not in SHOWN:
+                emit(kind, **payload, purpose="summary")
+
+        return await reply(request, (), chain, ask=self._models.ask, emit=quietly, clock=self._clock)
+
+
+def _led_by(chain: ModelChain, model: str) -> ModelChain:
+    """The chain with the asked-for model first; a model that the chain does not name takes the first one's address."""
+    if not model:
+        return chain
+    first = next((spec for spec in chain.models if model in (spec.name, spec.model)), None)
+    if first is None:
+        first = chain.models[0].model_copy(update={"model": model, "name": model})
+    rest = [spec for spec in chain.models if spec.name != first.name]
+    return ModelChain.of(first, *rest)

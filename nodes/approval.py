@@ -20,12 +20,19 @@ ALL_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
 
 
 class _Decision(BaseModel):
-    """What every decision may carry: the call it means and what was shown of it; a mismatch is refused."""
+    """What every decision may carry: the call it means and what was shown of it; a mismatch is refused.
+
+    Attributes:
+        tool_call_id: The call.
+        digest: Digest of tool and validated arguments, as shown.
+        change: Digest of the file change that was shown, for a call that makes one.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tool_call_id: str | None = None
     digest: str | None = None
+    change: str | None = None
 
 
 class Approve(_Decision):
@@ -85,12 +92,14 @@ class Question:
         call: The call.
         description: What a person reads: exactly what will run, escaped.
         reason: Why it is asked.
+        change: Digest of the file change that the description shows; empty when it shows none.
         allowed: The decisions that are open for it.
     """
 
     call: Call
     description: str
     reason: str
+    change: str = ""
     allowed: tuple[DecisionKind, ...] = ALL_KINDS
 
 
@@ -116,7 +125,12 @@ def value_of(questions: Sequence[Question]) -> dict[str, Any]:
             {"action_name": question.call.tool.name, "allowed_decisions": list(question.allowed)} for question in questions
         ],
         "bindings": [
-            {"tool_call_id": question.call.call_id, "digest": question.call.digest, "reason": question.reason}
+            {
+                "tool_call_id": question.call.call_id,
+                "digest": question.call.digest,
+                "change": question.change,
+                "reason": question.reason,
+            }
             for question in questions
         ],
     }
@@ -159,6 +173,8 @@ def _complaint(
         return f"The decision for {decision.tool_call_id} stands in the place of {call_id}."
     if decision.digest not in (None, binding["digest"]):
         return f"{call_id} is not the call that was shown any more: look at it again."
+    if isinstance(decision, Approve) and decision.change not in (None, binding["change"]):
+        return f"The file that {call_id} changes is not as it was shown any more: look at the change again."
     if decision.type not in allowed:
         return f"{call_id} takes one of {allowed}, not {decision.type}."
     if not isinstance(decision, Edit):

@@ -54,6 +54,11 @@ class AgentContext(BaseModel):
     yolo: bool = Field(default=False, description="Bypass approvals. The floor and the deny rules hold all the same.")
     max_turns: int = Field(default=50, ge=1, le=10_000, description="Model calls that one task may make.")
     max_tool_calls: int = Field(default=200, ge=1, le=100_000, description="Tool calls that one task may ask for.")
+    max_tokens: int = Field(default=0, ge=0, description="Tokens that one task may use in all; 0 sets no limit.")
+    max_cost: float = Field(default=0.0, ge=0, description="US dollars that one task may cost; 0 sets no limit.")
+    approval_timeout: float = Field(
+        default=0.0, ge=0, le=365 * 86400, description="Seconds after which an unanswered approval expires; 0 is never."
+    )
     timeout: float = Field(default=3600.0, gt=0, le=7 * 86400, description="Seconds that one run may take.")
 
     @model_validator(mode="after")

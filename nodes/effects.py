@@ -8,6 +8,7 @@ ordinary approval (approve runs it again, reject leaves it as it is, respond sup
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,13 +26,17 @@ from nodes.display import describe
 from nodes.state import ToolTask
 from nodes.tools.files import planners
 from nodes.tools.tool import Effect, ToolResult
-from nodes.workspace.changes import Settlement, settle
+from nodes.workspace.changes import Change, Settlement, settle
 from nodes.workspace.workspace import Workspace
 
 ALREADY_DONE = "This change was made before the runtime was interrupted; the file is as the call wanted it."
 SKIPPED = (
     "The runtime was interrupted while this call ran, so it is not known whether it had an effect. A person decided not to run "
     "it again."
+)
+CHANGED_SINCE = (
+    "The file was changed by somebody else after this change was approved, so it was not made. Read the file again and ask for "
+    "the change anew."
 )
 ASK_AGAIN = (
     "The runtime was interrupted while this call ran. Nobody knows whether it had an effect. approve: run it again. "
@@ -85,16 +90,23 @@ class Effects:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._planners = planners()
 
-    async def enter(self, call: Call, site: Site) -> ToolResult | None:
+    async def enter(self, call: Call, site: Site, seen: str = "") -> ToolResult | None:
         """Says what is known of a call. None means that it may run now, and that its start is on disk.
+
+        Args:
+            call: The call.
+            site: Where it happens.
+            seen: Digest of the file change that a person approved; another one by now is refused before anything starts.
 
         Raises:
             GraphInterrupt: The outcome is unknown and a person is asked; nothing may catch it.
             StaleFenceError: The run no longer owns the thread.
         """
-        entry = await self._journal.enter(await self._intent(call, site), site.fence, start=True)
+        change = await planned_change(call, site.workspace)
+        if seen and change is not None and change_digest(change) != seen and not await self._began(site):
+            return ToolResult(content=CHANGED_SINCE, is_error=True)
+        entry = await self._journal.enter(self._intent(call, site, change), site.fence, start=True)
         if isinstance(entry, Done):
             return _read(entry.result)
         if isinstance(entry, Unknown):
@@ -109,13 +121,14 @@ class Effects:
         """Keeps the result; on disk when it returns."""
         await self._journal.record(site.thread_id, site.call_id, site.fence, _written(result))
 
-    async def _intent(self, call: Call, site: Site) -> EffectCall:
+    async def _began(self, site: Site) -> bool:
+        """Whether the journal knows the call already; then what the file is now is for `_settle` to judge."""
+        effects = await self._journal.effects(site.thread_id, only_open=True)
+        return any(effect.call_id == site.call_id for effect in effects)
+
+    def _intent(self, call: Call, site: Site, change: Change | None) -> EffectCall:
         """The call as the journal keeps it. A file write also says what the file is to become, so that it can settle itself."""
-        preview = ""
-        plan = self._planners.get(call.tool.name)
-        if plan is not None:
-            with suppress(CheckreinError):  # a change that is refused has nothing to settle; the tool says why
-                preview = json.dumps((await plan(call.arguments, site.workspace)).record())
+        preview = json.dumps(change.record()) if change is not None else ""
         return EffectCall(
             thread_id=site.thread_id,
             call_id=site.call_id,
@@ -153,12 +166,31 @@ class Effects:
 
     async def _again(self, call: Call, site: Site, by: str) -> None:
         await self._journal.resolve(site.thread_id, site.call_id, Resolution.RERUN, by=by, fence=site.fence)
-        await self._journal.enter(await self._intent(call, site), site.fence, start=True)
+        change = await planned_change(call, site.workspace)
+        await self._journal.enter(self._intent(call, site, change), site.fence, start=True)
 
     async def _resolved(self, site: Site, how: Resolution, by: str, result: ToolResult) -> ToolResult:
         written = _written(result)
         await self._journal.resolve(site.thread_id, site.call_id, how, by=by, result=written, fence=site.fence)
         return result
+
+
+async def planned_change(call: Call, workspace: str) -> Change | None:
+    """The change that a call would make to a file; None when it makes none, or would be refused, which it says itself."""
+    plan = planners().get(call.tool.name)
+    if plan is None:
+        return None
+    with suppress(CheckreinError):
+        return await plan(call.arguments, workspace)
+    return None
+
+
+def change_digest(change: Change | None) -> str:
+    """What a person saw of a file's change: where it leads, and the file before and after. 64 hex digits, empty for none."""
+    if change is None:
+        return ""
+    body = json.dumps([change.resolved, change.before, change.after])
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def unknown_description(call: Call) -> str:

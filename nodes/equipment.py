@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoints.journal import Journal
+from nodes.answering import Answering
 from nodes.belongings import Belongings
 from nodes.effects import Effects
+from nodes.events import Events
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
-from nodes.model import Answerer
 from nodes.native import Native
 from nodes.sandbox import Sandboxes
 
@@ -21,7 +22,8 @@ class Equipment:
     Attributes:
         gate: The tools and the policy.
         judge: The policy, for who also keeps standing permissions.
-        answer: Gives one model reply.
+        answering: Gives model replies.
+        events: The sinks of live runs.
         journal: The effect journal.
         effects: The journal as nodes use it.
         native: The native commands.
@@ -31,7 +33,8 @@ class Equipment:
 
     gate: Gate
     judge: PolicyJudge
-    answer: Answerer
+    answering: Answering
+    events: Events
     journal: Journal
     effects: Effects
     native: Native

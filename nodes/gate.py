@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from langchain_core.messages import ToolMessage
@@ -16,6 +17,7 @@ from nodes.state import Admitted, PresetAnswer, ToolTask
 from nodes.tools.tool import Tool, ToolResult
 
 TOOL, NATIVE, APPROVAL = "tool", "native", "approval"
+NO_CHANGES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,25 @@ class Gate:
         calls: Sequence[Call | UnfitCall],
         admitted: Admitted,
         decisions: Mapping[str, AnyDecision],
+        changes: Mapping[str, str] = NO_CHANGES,
     ) -> list[Send]:
-        """One task per call in the order of the reply, so that the answers keep that order."""
-        return [self._task(call, admitted, decisions) for call in calls]
+        """One task per call in the order of the reply, so that the answers keep that order.
 
-    def _task(self, call: Call | UnfitCall, admitted: Admitted, decisions: Mapping[str, AnyDecision]) -> Send:
+        Args:
+            calls: The reply's calls.
+            admitted: The terms of the task.
+            decisions: What a person decided, by call id.
+            changes: Digests of the file changes that the person saw, by call id.
+        """
+        return [self._task(call, admitted, decisions, changes) for call in calls]
+
+    def _task(
+        self,
+        call: Call | UnfitCall,
+        admitted: Admitted,
+        decisions: Mapping[str, AnyDecision],
+        changes: Mapping[str, str],
+    ) -> Send:
         if isinstance(call, UnfitCall):
             return preset(call.call_id, call.name, call.reason, admitted, is_error=True)
         decision = decisions.get(call.call_id)
@@ -90,7 +106,8 @@ class Gate:
                     return preset(call.call_id, call.tool.name, edited.reason, admitted, is_error=True)
                 return _send(edited, admitted, approved=True, edited=True)
             case _:
-                return _send(call, admitted, approved=decision is not None, edited=False)
+                seen = changes.get(call.call_id, "") if decision is not None else ""
+                return _send(call, admitted, approved=decision is not None, edited=False, change=seen)
 
     def checked(self, task: ToolTask) -> Call:
         """The call of a task that was admitted before."""
@@ -117,7 +134,7 @@ class Gate:
         return call
 
 
-def _send(call: Call, admitted: Admitted, *, approved: bool, edited: bool) -> Send:
+def _send(call: Call, admitted: Admitted, *, approved: bool, edited: bool, change: str = "") -> Send:
     task = ToolTask(
         call_id=call.call_id,
         name=call.tool.name,
@@ -125,6 +142,7 @@ def _send(call: Call, admitted: Admitted, *, approved: bool, edited: bool) -> Se
         digest=call.digest,
         approved=approved,
         edited=edited,
+        change=change,
         admitted=admitted,
     )
     return Send(NATIVE, {"task": task}) if call.tool.run is None else Send(TOOL, task)
@@ -141,6 +159,7 @@ def preset(call_id: str, name: str, content: str, admitted: Admitted, *, is_erro
             digest="",
             approved=False,
             edited=False,
+            change="",
             admitted=admitted,
             preset=PresetAnswer(content=content, is_error=is_error),
         ),

@@ -1,20 +1,22 @@
-"""The model step: one reply, streamed, with what it asked for counted against the task's limits."""
+"""The model step: one reply, streamed, with what it took counted against the task's limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from decimal import Decimal
+from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
+from nodes.answering import Answered, Answering
 from nodes.calls import UnfitCall, asked, last_reply
 from nodes.context import AgentContext
-from nodes.events import emitter
+from nodes.events import Events
 from nodes.gate import Gate, preset
+from nodes.limits import due_warnings, exceeded
 from nodes.state import AgentState, Spent
-from nodes.tools.tool import Emit, Tool
+from nodes.tools.tool import Emit
 
 INSTRUCTIONS = """You are an agent that works in a person's workspace folder by calling tools.
 
@@ -23,35 +25,27 @@ answer: do not reach the same end another way unless you are asked to. Keep comm
 change something, and say plainly what you did and what you could not do."""
 
 
-class Answerer(Protocol):
-    """Whatever gives one model reply: `nodes.answering`, on a real endpoint, in every test too."""
-
-    async def __call__(
-        self, messages: Sequence[AnyMessage], tools: Sequence[Tool], context: AgentContext, emit: Emit
-    ) -> AIMessage:
-        """Streams one reply and gives it whole. Cancellation closes the connection before it goes through."""
-
-
 class Model:
     """The node."""
 
-    def __init__(self, answer: Answerer, gate: Gate) -> None:
-        self._answer = answer
+    def __init__(self, answering: Answering, gate: Gate, events: Events) -> None:
+        self._answering = answering
         self._gate = gate
+        self._events = events
         self._tools = tuple(gate.catalog.values())
 
     async def __call__(self, state: AgentState, runtime: Runtime[AgentContext]) -> dict[str, Any]:
         """Asks for the next reply."""
         context = (runtime.context or AgentContext()).model_copy(update={"model": state["admitted"]["model"]})
-        emit = emitter(runtime)
+        emit = self._events.emitter(runtime)
         messages = [SystemMessage(instructions(context, state)), *state["messages"]]
-        reply = await self._answer(messages, self._tools, context, emit)
-        emit("model_reply", id=reply.id or "", tool_calls=len(reply.tool_calls) + len(reply.invalid_tool_calls))
-        spent = state["spent"]
-        calls = spent["tool_calls"] + len(reply.tool_calls) + len(reply.invalid_tool_calls)
-        update = {"messages": [reply], "spent": Spent(turns=spent["turns"] + 1, tool_calls=calls)}
-        over = calls > context.max_tool_calls
-        return update | {"exit_reason": f"max_tool_calls_reached({calls}/{context.max_tool_calls})"} if over else update
+        answered = await self._answering.answer(messages, self._tools, context, emit, pinned=state.get("pinned", ""))
+        reply = answered.message
+        emit("model_reply", id=reply.id or "", tool_calls=_calls_in(reply))
+        spent = counted(state["spent"], answered, context, emit)
+        update: dict[str, Any] = {"messages": [reply], "spent": spent, "pinned": answered.model}
+        over = exceeded(spent, context)
+        return update | {"exit_reason": over} if over else update
 
     async def route(self, state: AgentState) -> Literal["approval", "tool", "native", "__end__"] | list[Send]:
         """Where a reply goes: to the end, to a person, or straight to execution.
@@ -71,10 +65,33 @@ class Model:
         return self._gate.tasks(calls, admitted, {})
 
 
+def counted(spent: Spent, answered: Answered, context: AgentContext, emit: Emit) -> Spent:
+    """The spending after a reply. Warns of limits that come near, once each."""
+    cost = spent["cost"]
+    if answered.cost is not None:
+        cost = str(Decimal(cost or 0) + answered.cost)
+    after = Spent(
+        turns=spent["turns"] + 1,
+        tool_calls=spent["tool_calls"] + _calls_in(answered.message),
+        tokens=spent["tokens"] + (answered.usage.total or 0),
+        context_tokens=0 if answered.usage.estimated else answered.usage.input or 0,
+        cost=cost,
+        warned=spent["warned"],
+    )
+    for word, used, limit in due_warnings(after, context):
+        emit("limit_warning", limit=word, used=str(used), of=str(limit))
+        after["warned"] = [*after["warned"], word]
+    return after
+
+
 def instructions(context: AgentContext, state: AgentState) -> str:
     """The system prompt: ours, the workspace, and what the caller adds."""
     parts = [INSTRUCTIONS, f"The workspace folder is {state['admitted']['workspace']}."]
     return "\n\n".join([*parts, context.instructions] if context.instructions else parts)
+
+
+def _calls_in(reply: AIMessage) -> int:
+    return len(reply.tool_calls) + len(reply.invalid_tool_calls)
 
 
 def _name(call: Any) -> str:

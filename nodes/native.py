@@ -20,7 +20,7 @@ from langgraph.types import Command
 from nodes.calls import Call
 from nodes.context import AgentContext
 from nodes.effects import Effects, Site, site_of
-from nodes.events import emitter
+from nodes.events import Events
 from nodes.gate import Gate, answer_of
 from nodes.processes.errors import ProcessesError
 from nodes.processes.processes import Processes
@@ -66,6 +66,7 @@ class Native:
         self,
         gate: Gate,
         effects: Effects,
+        events: Events,
         processes: Processes,
         registry: Registry,
         sandboxes: Sandboxes,
@@ -73,6 +74,7 @@ class Native:
     ) -> None:
         self._gate = gate
         self._effects = effects
+        self._events = events
         self._processes = processes
         self._registry = registry
         self._sandboxes = sandboxes
@@ -90,7 +92,7 @@ class Native:
         known = await self._effects.enter(call, site)
         if known is not None:
             return _done(task, known)
-        emitter(runtime)("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
+        self._events.emitter(runtime)("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
         try:
             started = await self._started(call, site)
         except asyncio.CancelledError:
@@ -98,7 +100,7 @@ class Native:
             raise
         if isinstance(started, ToolResult):
             await self._effects.finish(site, started)
-            _completed(emitter(runtime), task, started)
+            _completed(self._events.emitter(runtime), task, started)
             return _done(task, started)
         tag = started.identity.tag
         self._held[tag] = _Held(site, started)
@@ -117,7 +119,7 @@ class Native:
         if held is None:
             return Command(goto="spawn")
         async with self._torn_down_when_cancelled(tag):
-            await _pass_on(held.scope, held.site.call_id, emitter(runtime))
+            await _pass_on(held.scope, held.site.call_id, self._events.emitter(runtime))
             await held.scope.wait()
         await self._let_go(tag)
         return Command(goto="reap")
@@ -127,7 +129,7 @@ class Native:
         task = state["task"]
         result = await self._effects.enter(self._gate.checked(task), site_of(task))
         assert result is not None
-        _completed(emitter(runtime), task, result)
+        _completed(self._events.emitter(runtime), task, result)
         return {"messages": [answer_of(task, result)]}
 
     def running_for(self, owner: str) -> list[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 from langgraph.types import Command
 
-from checkpoints.errors import CheckreinError
 from nodes.approval import Question, ask, value_of
 from nodes.calls import Call, asked, last_reply
 from nodes.display import describe
+from nodes.effects import change_digest, planned_change
 from nodes.gate import Gate
 from nodes.state import Admitted, AgentState
-from nodes.tools.files import planners
 
 
 async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
@@ -21,28 +21,17 @@ async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
     if reply is None:
         return []
     admitted = state["admitted"]
-    return [
-        Question(call=call, description=await _description(call, reason, admitted), reason=reason)
-        for call, reason in await gate.asks(asked(reply, gate.catalog), admitted)
-    ]
+    return [await _question(call, reason, admitted) for call, reason in await gate.asks(asked(reply, gate.catalog), admitted)]
 
 
-async def _description(call: Call, reason: str, admitted: Admitted) -> str:
+async def _question(call: Call, reason: str, admitted: Admitted) -> Question:
     """What a person reads: the call as it will run, escaped, with the diff of a file's change, and where and why."""
-    shown = describe(call.tool.name, call.arguments.model_dump(mode="json"), diff=await _diff(call, admitted["workspace"]))
+    change = await planned_change(call, admitted["workspace"])
+    arguments = call.arguments.model_dump(mode="json")
+    shown = await asyncio.to_thread(describe, call.tool.name, arguments, diff=change.diff if change else None)
     warnings = [f"warning: {warning}" for warning in shown.warnings]
-    return "\n".join([shown.text, *warnings, f"workspace: {admitted['workspace']}", f"asked because: {reason}"])
-
-
-async def _diff(call: Call, workspace: str) -> str | None:
-    """The change that a call would make to a file; None when it makes none or would be refused, which it says itself."""
-    plan = planners().get(call.tool.name)
-    if plan is None:
-        return None
-    try:
-        return (await plan(call.arguments, workspace)).diff
-    except CheckreinError:
-        return None
+    description = "\n".join([shown.text, *warnings, f"workspace: {admitted['workspace']}", f"asked because: {reason}"])
+    return Question(call=call, description=description, reason=reason, change=change_digest(change))
 
 
 class Approval:
@@ -56,8 +45,9 @@ class Approval:
         admitted = state["admitted"]
         questions = await questions_about(self._gate, state)
         decisions = ask(value_of(questions), self._gate.edit_fits)
+        changes = {question.call.call_id: question.change for question in questions}
         by_call = {question.call.call_id: decision for question, decision in zip(questions, decisions, strict=True)}
         reply = last_reply(state["messages"])
         calls = asked(reply, self._gate.catalog) if reply else []
-        goto: Any = self._gate.tasks(calls, admitted, by_call)
+        goto: Any = self._gate.tasks(calls, admitted, by_call, changes)
         return Command(goto=goto)

@@ -46,10 +46,18 @@ class Spent(TypedDict):
     Attributes:
         turns: Model calls answered.
         tool_calls: Tool calls asked for.
+        tokens: Input and output tokens of every attempt of those calls, as far as anybody said.
+        context_tokens: Input tokens of the newest call, 0 while unknown.
+        cost: US dollars as a decimal text; empty while no price is known. Unknown is not zero.
+        warned: Limits that a warning was given for.
     """
 
     turns: int
     tool_calls: int
+    tokens: int
+    context_tokens: int
+    cost: str
+    warned: list[str]
 
 
 class AgentInput(TypedDict):
@@ -72,12 +80,14 @@ class AgentState(TypedDict):
         messages: The conversation, every tool call answered before the next model call.
         admitted: The terms of the task in progress.
         spent: What it has used of its limits.
+        pinned: The model that has answered the task; it alone is asked until the next task.
         exit_reason: Empty, or the limit that ended the task, for example `max_iterations_reached(30/30)`.
     """
 
     messages: Conversation
     admitted: NotRequired[Admitted]
     spent: NotRequired[Spent]
+    pinned: NotRequired[str]
     exit_reason: NotRequired[str]
 
 
@@ -98,6 +108,7 @@ class ToolTask(TypedDict):
         digest: What was approved: `nodes.calls.digest` of name and validated arguments.
         approved: True when a person approved it (as it is or as edited).
         edited: True when a person replaced the arguments.
+        change: Digest of the file change that the person saw; empty when none was shown.
         admitted: The terms of the task.
         preset: The answer, when it is known without running anything.
     """
@@ -108,6 +119,7 @@ class ToolTask(TypedDict):
     digest: str
     approved: bool
     edited: bool
+    change: str
     admitted: Admitted
     preset: NotRequired[PresetAnswer]
 

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from nodes.calls import Call
 from nodes.context import AgentContext
 from nodes.effects import Effects, Site, site_of
-from nodes.events import emitter
+from nodes.events import Events
 from nodes.gate import Gate, answer_of
 from nodes.processes.scope import outlast
 from nodes.state import ToolTask
@@ -23,9 +23,10 @@ CUT_SHORT = "The run was stopped while this call ran; what it had started was st
 class ToolStep:
     """The node."""
 
-    def __init__(self, gate: Gate, effects: Effects) -> None:
+    def __init__(self, gate: Gate, effects: Effects, events: Events) -> None:
         self._gate = gate
         self._effects = effects
+        self._events = events
 
     async def __call__(self, state: ToolTask, runtime: Runtime[AgentContext]) -> dict[str, Any]:
         """Answers one call: with what is known already, with a refusal, or with what the tool gives."""
@@ -33,7 +34,7 @@ class ToolStep:
         if preset is not None:
             result = ToolResult(content=preset["content"], is_error=preset["is_error"])
         else:
-            result = await self._admitted(state, site_of(state), emitter(runtime))
+            result = await self._admitted(state, site_of(state), self._events.emitter(runtime))
         return {"messages": [answer_of(state, result)]}
 
     async def _admitted(self, task: ToolTask, site: Site, emit: Emit) -> ToolResult:
@@ -44,7 +45,7 @@ class ToolStep:
         assert run is not None
         if call.tool.effect is Effect.NONE:
             return await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
-        known = await self._effects.enter(call, site)
+        known = await self._effects.enter(call, site, task["change"])
         if known is not None:
             return known
         try:

@@ -162,7 +162,7 @@ def conclusion(payload: Mapping[str, Any]) -> list[Line]:
         Line(_ENDINGS.get(outcome, f"The run ended: {escape_line(outcome)}."), "good" if outcome == "completed" else "bad")
     ]
     if outcome == "completed" and not payload.get("completed", True):
-        lines = [Line(f"The run stopped at a limit: {escape_line(str(payload.get('exit_reason')))}.", "bad")]
+        lines = [Line(f"The run stopped at a limit: {escape_line(str(payload.get('turn_exit_reason')))}.", "bad")]
     error = payload.get("error")
     if isinstance(error, Mapping):
         lines += [

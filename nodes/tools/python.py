@@ -8,8 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nodes.processes.cell import CellResult, CellStatus
 from nodes.processes.errors import ProcessesError
-from nodes.processes.kernel import CellResult, CellStatus, Kernel, KernelSpec
+from nodes.processes.kernel import Kernel, KernelSpec
 from nodes.processes.processes import Processes
 from nodes.processes.verdict import Reason
 from nodes.sandbox import Sandboxes

@@ -332,7 +332,7 @@ async def test_a_limit_of_turns_ends_the_task_with_every_call_answered(tmp_path:
         assert await run.wait_stopped(GUARD) == "completed"
         *_, last = [event async for event in run.stream()]
         assert last.payload["completed"] is False
-        assert last.payload["exit_reason"] == "max_iterations_reached(2/2)"
+        assert last.payload["turn_exit_reason"] == "max_iterations_reached(2/2)"
         assert len(await answers(service, run.thread_id)) == 2
 
 
@@ -355,3 +355,21 @@ async def test_an_unknown_thread_is_said_to_be_unknown(tmp_path: Path) -> None:
         ):
             with pytest.raises(UnknownThreadError, match="'nowhere'"):
                 await verb
+
+
+async def test_a_file_change_is_made_only_as_it_was_shown(tmp_path: Path) -> None:
+    """S09, promise 1: the diff that was approved is bound; a file that changed meanwhile leaves the approval pending."""
+    edit = ("edit_file", {"path": "note.txt", "old_text": "before", "new_text": "after"})
+    async with scene(tmp_path, [calls(edit), says("Done.")]) as place, opened(place) as service:
+        (place.workspace / "note.txt").write_text("before\n")
+        thread_id = await park(service, place)
+        [approval] = (await service.show(thread_id)).pending
+        assert "+after" in approval.value["action_requests"][0]["description"]
+        (place.workspace / "note.txt").write_text("harmless line\nbefore\n")
+        with pytest.raises(AnswerError, match="not as it was shown"):
+            await service.decide(thread_id, [{"type": "approve"}])
+        assert (place.workspace / "note.txt").read_text() == "harmless line\nbefore\n"
+        [approval] = (await service.show(thread_id)).pending
+        assert "harmless line" in approval.value["action_requests"][0]["description"]
+        assert await decided(service, thread_id, {"type": "approve"}) == "completed"
+        assert (place.workspace / "note.txt").read_text() == "harmless line\nafter\n"
