@@ -136,9 +136,8 @@ class Run:
 
     async def stream(self, after: int = 0) -> AsyncIterator[Event]:
         """The run's events in order, from the first one above `after` to `run_terminal`; may be read again after the end."""
-        async with aclosing(self._ledger.follow(self.run_id, after=after)) as events:
-            async for event in events:
-                yield event
+        async for event in self._ledger.follow(self.run_id, after=after):
+            yield event
 
     async def _conduct(self) -> RunStatus:
         with self._events.heard_by(self.run_id, self._recorder.put):

@@ -17,7 +17,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.records import ApprovalAnswer, GrantUse, NewRun, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.run_errors import CheckpointMovedError, StaleFenceError
-from graphs.admission import Admission, AgentInput, Grant, NothingWaitsError, Preparation, Quote, QuoteAuthority
+from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, QuoteAuthority
 from graphs.run import Agent, Run
 from graphs.settlement import Settlement, names_interrupts
 from nodes.context import AgentContext
@@ -93,7 +93,6 @@ class Runtime:
         """
         grant = self.authority.check(admission)
         quote = admission.quote
-        _still_there(grant.preparation, await self._ledger.thread(quote.input.checkpoint_thread_id))
         answers = await self._answers(quote.input, grant)
         new = _new_run(quote, self.owner_id, self._clock.now(), await self._resumed(quote.input, answers))
         record = await self._ledger.admit(new, _use(grant), answers)
@@ -161,13 +160,11 @@ class Runtime:
     async def _bare(self, value: AgentInput, resume: Any) -> dict[str, Any]:
         """An answer that names no interrupt, for the one that waits.
 
-        Raises:
-            NothingWaitsError: None does.
+        Where none does, it is given to an approval that cannot exist: the ledger then refuses it, after it has looked for the
+        better reasons (a used grant, a thread that moved on).
         """
         waiting = await self.waiting_interrupts(value.checkpoint_thread_id)
-        if not waiting:
-            raise NothingWaitsError(value.checkpoint_thread_id, None)
-        return dict.fromkeys(waiting, resume)
+        return dict.fromkeys(waiting or {""}, resume)
 
     async def _resumed(self, value: AgentInput, answers: Sequence[ApprovalAnswer] | None) -> str:
         """The parked run that an answer goes on with; empty for new messages."""
