@@ -97,6 +97,7 @@ class Connection:
         self._server = server
         self._start_timeout = start_timeout
         self._leaving = asyncio.Event()
+        self._over = False
         self._reason = ""
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[tuple[Session, tuple[Listed, ...]]] = loop.create_future()
@@ -106,7 +107,7 @@ class Connection:
     @property
     def usable(self) -> bool:
         """Whether a call may still be sent into it."""
-        return not self.life.done() and not self._leaving.is_set() and not self._reason
+        return not self.life.done() and not self._leaving.is_set() and not self._over
 
     async def ready(self) -> tuple[Session, tuple[Listed, ...]]:
         """The session and the server's tools, once it has started.
@@ -135,40 +136,35 @@ class Connection:
         await asyncio.wait([self.life])
 
     async def _live(self, link: AbstractAsyncContextManager[Link]) -> None:
-        async with link as opened:
+        async with link as opened, Session(opened.incoming, opened.outgoing) as session:
+            self._ready.set_result((session, await self._introduced(opened, session)))
+            leaving = asyncio.get_running_loop().create_task(self._leaving.wait(), name=f"end of MCP server {self._server}")
+            either: list[asyncio.Future[Any]] = [leaving, opened.ended]
             try:
-                async with Session(opened.incoming, opened.outgoing) as session:
-                    async with asyncio.timeout(self._start_timeout):
-                        await session.initialize()
-                        tools = await load_mcp_tools(session)
-                    listed = tuple(
-                        Listed(name=tool.name, description=tool.description, schema=tool.args_schema) for tool in tools
-                    )
-                    self._ready.set_result((session, listed))
-                    await self._until_the_end(opened)
-            except TimeoutError:
-                self._reason = f"did not start within {self._start_timeout:g} s{_quoted(opened)}"
-                raise
-            except McpError:
-                # The answers break off a moment before the link can say why.
-                await asyncio.wait([opened.ended], timeout=STOP_BUDGET / 10)
-                if opened.ended.done() and not opened.ended.cancelled() and not opened.ended.exception():
-                    self._reason = opened.ended.result() + _quoted(opened)
-                raise
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+            if not self._leaving.is_set():
+                self._over = True
+                self._reason = opened.ended.result() + await _quoted(opened)
 
-    async def _until_the_end(self, opened: Link) -> None:
-        leaving = asyncio.get_running_loop().create_task(self._leaving.wait(), name=f"end of MCP server {self._server}")
-        either: list[asyncio.Future[Any]] = [leaving, opened.ended]
+    async def _introduced(self, opened: Link, session: Session) -> tuple[Listed, ...]:
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-        if opened.ended.done() and not self._leaving.is_set():
-            self._reason = opened.ended.result() + _quoted(opened)
+            async with asyncio.timeout(self._start_timeout):
+                await session.initialize()
+                tools = await load_mcp_tools(session)
+        except TimeoutError:
+            self._reason = f"did not start within {self._start_timeout:g} s{await _quoted(opened)}"
+            raise
+        except McpError as error:
+            if error.error.code == protocol.CONNECTION_CLOSED and opened.ended.done():
+                self._reason = opened.ended.result() + await _quoted(opened)
+            raise
+        return tuple(Listed(name=tool.name, description=tool.description, schema=tool.args_schema) for tool in tools)
 
 
-def _quoted(opened: Link) -> str:
-    words = escape_line(" / ".join(opened.last_words().strip().splitlines()[-_SHOWN_LINES:])[-_SHOWN:])
+async def _quoted(opened: Link) -> str:
+    words = escape_line(" / ".join((await opened.last_words()).strip().splitlines()[-_SHOWN_LINES:])[-_SHOWN:])
     return f" (it said: {words})" if words else ""
 
 

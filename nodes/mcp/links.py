@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -55,13 +55,13 @@ class Link:
         incoming: What the server says.
         outgoing: What it is told.
         ended: Done when the server can say nothing more; its result says why, a phrase with the server as its subject.
-        last_words: The end of what the server wrote to standard error.
+        last_words: Gives the end of what the server wrote to standard error; waits a moment for one that is about to end.
     """
 
     incoming: Incoming
     outgoing: Outgoing
     ended: asyncio.Future[str]
-    last_words: Callable[[], str]
+    last_words: Callable[[], Awaitable[str]]
 
 
 @asynccontextmanager
@@ -89,7 +89,7 @@ async def stdio_link(processes: Processes, spec: ScopeSpec, note: Callable[[str]
         ended = await stack.enter_async_context(_running(_receive(reader, from_server), f"messages of {spec.title}"))
         await stack.enter_async_context(_running(_send(to_server, writer), f"messages to {spec.title}"))
         stack.push_async_callback(_leave, scope, writer)
-        yield Link(incoming=incoming, outgoing=outgoing, ended=ended, last_words=lambda: scope.output.text[-_LAST_WORDS:])
+        yield Link(incoming=incoming, outgoing=outgoing, ended=ended, last_words=lambda: _last_words(scope))
 
 
 @asynccontextmanager
@@ -106,7 +106,7 @@ async def http_link(url: str, seconds: float) -> AsyncIterator[Link]:
         received, outgoing, _ = await stack.enter_async_context(streamable_http_client(url, http_client=client))
         from_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         ended = await stack.enter_async_context(_running(_pass_on(received, from_server), f"messages of {url}"))
-        yield Link(incoming=incoming, outgoing=outgoing, ended=ended, last_words=str)
+        yield Link(incoming=incoming, outgoing=outgoing, ended=ended, last_words=_no_words)
 
 
 @asynccontextmanager
@@ -151,7 +151,9 @@ async def _send(session: MemoryObjectReceiveStream[SessionMessage], writer: asyn
 async def _pass_on(received: Incoming, session: MemoryObjectSendStream[SessionMessage | Exception]) -> str:
     with session, suppress(anyio.BrokenResourceError):
         async for item in received:
-            if isinstance(item, SessionMessage) and _is_needed(item.message):
+            if isinstance(item, Exception):
+                return f"sent an answer that cannot be read ({type(item).__name__})"
+            if _is_needed(item.message):
                 await session.send(item)
     return "closed the connection"
 
@@ -169,10 +171,23 @@ def _is_needed(message: JSONRPCMessage) -> bool:
     return isinstance(root.id, int) or root.id.isdecimal()
 
 
+async def _last_words(scope: Scope) -> str:
+    await _ended(scope)
+    return scope.output.text[-_LAST_WORDS:]
+
+
+async def _no_words() -> str:
+    return ""
+
+
 async def _leave(scope: Scope, writer: asyncio.StreamWriter) -> None:
     """Closes the server's input, by which it knows that it may go, and gives it a moment."""
     with suppress(OSError):
         writer.write_eof()
+    await _ended(scope)
+
+
+async def _ended(scope: Scope) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(LEAVE):
             await scope.wait()

@@ -67,8 +67,8 @@ def _texts(block: ContentBlock) -> Iterator[str]:
 
 
 def _named(kind: str, mime: str, data: str) -> str:
-    """Says what is there instead of showing it. The data is base64: four characters for three bytes."""
-    return f"[{kind}, {mime[:_SHOWN_NAME]}, {len(data) * 3 // 4} bytes, not shown]"
+    """Says what is there instead of showing it. The data is base64: four characters for three bytes, padding for none."""
+    return f"[{kind}, {mime[:_SHOWN_NAME]}, {len(data) * 3 // 4 - data[-2:].count('=')} bytes, not shown]"
 
 
 def _keep(full: Path, data: bytes) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import anyio
 from mcp import McpError
-from mcp.types import CallToolResult
+from mcp.types import CONNECTION_CLOSED, CallToolResult
 
 from nodes.display import escape_line
-from nodes.mcp.connection import Connection, Listed, Request
+from nodes.mcp.connection import STOP_BUDGET, Connection, Listed, Request
 from nodes.mcp.errors import CallTimedOutError, McpServerError, ServerLostError, ServerUnavailableError
 from nodes.mcp.links import Link
 from nodes.processes.scope import outlast
@@ -81,12 +82,13 @@ class Server:
         try:
             return request.answer.result()
         except McpError as error:
-            # A link that breaks answers every call with an error of the library's, just before its life ends.
-            await asyncio.wait([connection.life], timeout=GRACE / 10)
-            if connection.usable:
-                raise McpServerError(self.name, f"refused {tool}: {escape_line(error.error.message[:_SHOWN])}") from error
-            await asyncio.wait([connection.life], timeout=GRACE)
-            raise ServerLostError(self.name, f"{connection.reason()} while {tool} ran") from error
+            if error.error.code == CONNECTION_CLOSED:  # the library's word, said just before the connection's life ends
+                await asyncio.wait([connection.life], timeout=STOP_BUDGET)
+                if not connection.usable:
+                    raise ServerLostError(self.name, f"{connection.reason()} while {tool} ran") from error
+            raise McpServerError(self.name, f"refused {tool}: {escape_line(error.error.message[:_SHOWN])}") from error
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise ServerUnavailableError(self.name, f"ended before {tool} could be called") from error
         except ValueError as error:
             raise McpServerError(self.name, f"answered {tool} with something that is no result") from error
 
