@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from checkpoints.approvals import Approvals, Rules
 from checkpoints.clock import Clock, SystemClock
@@ -26,11 +28,14 @@ from graphs.settings import Settings, read_settings
 from graphs.settlement import Settlement
 from nodes.answering import Answering, Endpoint
 from nodes.belongings import Belongings
+from nodes.configuration import load_configuration
 from nodes.effects import Effects
 from nodes.equipment import Equipment
 from nodes.events import Events
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
+from nodes.mcp.ground import Ground
+from nodes.mcp.opening import open_mcp
 from nodes.models.chat_models import ChatModels
 from nodes.native import Native, Surroundings
 from nodes.processes.environment import child_environment
@@ -46,32 +51,38 @@ from nodes.tools.processes import process_tools
 from nodes.tools.python import Kernels
 from nodes.tools.tool import Tool
 
+logger = logging.getLogger(__name__)
+
 
 @asynccontextmanager
 async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[Tool] = ()) -> AsyncIterator[Equipment]:
     """What the nodes work with, over an open store. Every process that it started is gone when the block is left."""
     async with AsyncExitStack() as stack:
+        configuration = await asyncio.to_thread(load_configuration, settings.config)
         models = await stack.enter_async_context(ChatModels())
         processes = await stack.enter_async_context(Processes())
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-        judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store))
+        judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store), user_file=settings.config)
         registry = Registry(processes, store.clock)
         sandboxes = Sandboxes(SandboxSessions(store), settings.sandboxes)
         surroundings = Surroundings(
             environment=lambda: child_environment(os.environ),
             spill=settings.spill,
-            confine=lambda workspace: None,
+            confine=lambda workspace: configuration.confinement_for(Path(workspace), Path.home(), settings.kept),
         )
+        servers = await stack.enter_async_context(open_mcp(configuration, processes, mcp_ground(settings)))
         kernels = Kernels(processes, lambda workspace: kernel_spec(surroundings, workspace), sandboxes)
         stack.push_async_callback(kernels.close)
         python = [kernels.tool()] if KERNEL_INSTALLED else []
-        offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *tools]
+        offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *servers, *tools]
         gate = Gate(catalog=catalog(offered), judge=judge)
         journal = Journal(store)
         effects = Effects(journal)
         events = Events()
         native = Native(gate, effects, events, processes, registry, sandboxes, surroundings)
-        endpoint = Endpoint(model=settings.model, base_url=settings.base_url, key_name=settings.key_name)
+        endpoint = Endpoint(
+            model=settings.model, base_url=settings.base_url, key_name=settings.key_name, chain=configuration.chain()
+        )
         yield Equipment(
             gate=gate,
             judge=judge,
@@ -82,7 +93,22 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
             native=native,
             belongings=Belongings(native, registry, kernels),
             sandboxes=sandboxes,
+            limits=configuration.limits.model_dump(exclude_none=True),
         )
+
+
+def mcp_ground(settings: Settings) -> Ground:
+    """What MCP servers are started with: a folder of their own, the allow-list of the environment, no sight of the store."""
+    folder = settings.sandboxes / "mcp"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Ground(
+        folder=folder,
+        home=Path.home(),
+        store=settings.kept,
+        spill=settings.spill,
+        environment=os.environ,
+        note=logger.warning,
+    )
 
 
 def kernel_spec(surroundings: Surroundings, workspace: str) -> KernelSpec:
@@ -131,6 +157,7 @@ async def open_checkrein(
             settlement=settlement,
             events=equipment.events,
             sandboxes=equipment.sandboxes,
+            limits=equipment.limits,
             clock=time,
         )
         recovery = Recovery(

@@ -52,6 +52,7 @@ class Runtime:
         settlement: Settlement,
         events: Events,
         sandboxes: Sandboxes,
+        limits: Mapping[str, Any],
         clock: Clock,
     ) -> None:
         self.authority = authority
@@ -62,6 +63,7 @@ class Runtime:
         self._settlement = settlement
         self._events = events
         self._sandboxes = sandboxes
+        self._limits = limits
         self._clock = clock
         self._runs: dict[str, Run] = {}
 
@@ -143,6 +145,8 @@ class Runtime:
     async def _terms(self, value: AgentInput, context: AgentContext) -> AgentContext:
         """The context to run under: a resume keeps the mode, the workspace and the model of its thread."""
         if not isinstance(value.value, Command) and value.value is not None:
+            own = {name: value for name, value in self._limits.items() if name not in context.model_fields_set}
+            context = context.model_copy(update=own)
             if not context.sandbox:
                 return context
             session = await self._sandboxes.open(context.sandbox, context.workspace)

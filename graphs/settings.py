@@ -15,7 +15,7 @@ from checkpoints.errors import CheckreinError
 
 STORE, MODEL, BASE_URL = "CHECKREIN_STORE", "CHECKREIN_MODEL", "CHECKREIN_BASE_URL"
 API_KEYS = ("CHECKREIN_API_KEY", "OPENAI_API_KEY")
-STATE_HOME = "CHECKREIN_HOME"
+STATE_HOME, CONFIG = "CHECKREIN_HOME", "CHECKREIN_CONFIG"
 KEY_BYTES = 32
 
 
@@ -39,6 +39,7 @@ class Settings:
         store: Path or URL of the store.
         model: Model to ask when a run names none.
         base_url: Endpoint to ask when a run names none.
+        config: The user's configuration file; None takes the platform's place for it.
         key_name: Environment variable that holds the endpoint's key, empty when none is set. Never the key itself.
     """
 
@@ -47,11 +48,17 @@ class Settings:
     model: str
     base_url: str
     key_name: str
+    config: Path | None = None
 
     @property
     def spill(self) -> Path:
         """Where outputs go that are too large to keep in memory."""
         return self.home / "outputs"
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """What no command of an agent may reach: the state folder, and the store's file where it lies elsewhere."""
+        return (self.home,) if "://" in self.store else (self.home, Path(self.store))
 
     @property
     def sandboxes(self) -> Path:
@@ -85,6 +92,7 @@ def read_settings(store: str = "", environment: Mapping[str, str] = os.environ) 
         store=store or environment.get(STORE) or str(home / "checkrein.db"),
         model=environment.get(MODEL, ""),
         base_url=environment.get(BASE_URL, ""),
+        config=Path(environment[CONFIG]) if environment.get(CONFIG) else None,
         key_name=next((name for name in API_KEYS if environment.get(name)), ""),
     )
 

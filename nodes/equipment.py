@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from checkpoints.journal import Journal
 from nodes.answering import Answering
@@ -29,6 +31,7 @@ class Equipment:
         native: The native commands.
         belongings: Everything that runs, by owner.
         sandboxes: The sandbox sessions.
+        limits: The user's own defaults for limits that a run leaves open, by `AgentContext`'s names.
     """
 
     gate: Gate
@@ -40,3 +43,4 @@ class Equipment:
     native: Native
     belongings: Belongings
     sandboxes: Sandboxes
+    limits: Mapping[str, Any]

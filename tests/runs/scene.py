@@ -68,6 +68,7 @@ class Scene:
             "HOME": str(self.root / "home"),
             "CHECKREIN_HOME": str(self.settings.home),
             "CHECKREIN_STORE": self.settings.store,
+            "CHECKREIN_CONFIG": str(self.settings.config),
             "CHECKREIN_MODEL": self.settings.model,
             "CHECKREIN_BASE_URL": self.settings.base_url,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -100,7 +101,14 @@ async def scene(root: Path, replies: Sequence[ScriptedReply], **options: Any) ->
     (root / "workspace").mkdir(exist_ok=True)
     async with ScriptedModel(Script(replies=tuple(replies)), **{"strict": True, **options}) as model:
         home = root / "state"
-        settings = Settings(home=home, store=str(home / "checkrein.db"), model="scripted", base_url=model.base_url, key_name="")
+        settings = Settings(
+            home=home,
+            store=str(home / "checkrein.db"),
+            model="scripted",
+            base_url=model.base_url,
+            key_name="",
+            config=root / "checkrein.toml",
+        )
         yield Scene(root=root, model=model, settings=settings)
 
 
