@@ -32,6 +32,16 @@ class Line:
     tone: Tone
 
 
+LOST = Line("CONTAINMENT LOST: there is no proof that every process is gone; look for them by hand.", "bad")
+
+LIMITS = {
+    "max_iterations": "model calls",
+    "max_tool_calls": "tool calls",
+    "max_tokens": "tokens",
+    "max_cost": "US dollars",
+}
+
+
 @dataclass(slots=True)
 class _OpenCall:
     name: str
@@ -83,8 +93,16 @@ class Progress:
         unsaid, self._unsaid = self._unsaid, ""
         return _said(unsaid) if unsaid else []
 
-    def _reset(self, _payload: Mapping[str, Any]) -> list[Line]:
-        return [*self._flush(), Line("(that answer broke off; the model starts again)", "quiet")]
+    def _reset(self, payload: Mapping[str, Any]) -> list[Line]:
+        """The attempt is void. What it said is marked as such; mostly nothing was seen of it."""
+        who = f"{escape_line(str(payload['model']))} gave" if payload.get("model") else "the model gave"
+        return [*self._flush(), Line(f"({who} no whole answer; another attempt follows)", "quiet")]
+
+    def _waiting(self, payload: Mapping[str, Any]) -> list[Line]:
+        self._model = f"the next attempt at {payload.get('model') or 'the model'}"
+        self._since = self._clock.monotonic()
+        pause = f"{_number(payload.get('seconds'))} s before the next attempt"
+        return [*self._flush(), Line(f"Waiting {pause} ({escape_line(str(payload.get('cause', 'it failed')))}).", "quiet")]
 
     def _asked(self, payload: Mapping[str, Any]) -> list[Line]:
         self._model = f"waiting for {payload.get('model') or 'the model'}"
@@ -127,7 +145,25 @@ class Progress:
         if hidden > 0:
             result = [f"<{hidden} lines before these>", *result[-RESULT_LINES:]]
         ending = Line(f"{name} {'failed' if failed else 'done'}{took}", "bad" if failed else "good")
-        return [*(Line(f"  {line}", "output") for line in result), ending]
+        details = payload.get("details")
+        doubt = [LOST] if isinstance(details, Mapping) and details.get("empty") is False else []
+        return [*(Line(f"  {line}", "output") for line in result), ending, *doubt]
+
+    def _limit(self, payload: Mapping[str, Any]) -> list[Line]:
+        what = LIMITS.get(str(payload.get("limit")), escape_line(str(payload.get("limit"))))
+        used, limit = (_number(payload.get(key)) for key in ("used", "of"))
+        return [*self._flush(), Line(f"Most of a limit is used up: {used} of {limit} {what}.", "bad")]
+
+    def _compacted(self, payload: Mapping[str, Any]) -> list[Line]:
+        replaced, kept = payload.get("replaced", "some"), payload.get("kept", "the others")
+        text = f"(the conversation grew too long for the model: a summary replaces {replaced} messages, {kept} are kept)"
+        return [*self._flush(), Line(escape_line(text), "quiet")]
+
+    def _recovered(self, _payload: Mapping[str, Any]) -> list[Line]:
+        """The former owner's calls are over: what of them is not known is asked about."""
+        self._calls.clear()
+        self._model = ""
+        return [*self._flush(), Line("The process that ran this died; another one goes on from the last checkpoint.", "bad")]
 
     def _terminal(self, _payload: Mapping[str, Any]) -> list[Line]:
         """A call that the run's ending cut off leaves the last lines of its output."""
@@ -135,6 +171,14 @@ class Progress:
         self._calls.clear()
         self._model = ""
         return [*self._flush(), *tails]
+
+
+def _number(value: object) -> str:
+    """A number as people write it; whatever else came in its place, escaped."""
+    try:
+        return f"{float(str(value)):,.10g}"
+    except ValueError:
+        return escape_line(str(value))
 
 
 def _said(text: str) -> list[Line]:
@@ -145,12 +189,16 @@ def _said(text: str) -> list[Line]:
 _TELL = {
     "token": Progress._token,  # noqa: SLF001 (the table belongs to the class)
     "stream_reset": Progress._reset,  # noqa: SLF001
+    "model_waiting": Progress._waiting,  # noqa: SLF001
     "model_started": Progress._asked,  # noqa: SLF001
     "model_attempt": Progress._attempt,  # noqa: SLF001
     "model_reply": Progress._reply,  # noqa: SLF001
     "tool.start": Progress._start,  # noqa: SLF001
     "output": Progress._output,  # noqa: SLF001
     "tool.complete": Progress._complete,  # noqa: SLF001
+    "limit_warning": Progress._limit,  # noqa: SLF001
+    "compacted": Progress._compacted,  # noqa: SLF001
+    "run_recovered": Progress._recovered,  # noqa: SLF001
     "run_terminal": Progress._terminal,  # noqa: SLF001
 }
 
@@ -170,8 +218,8 @@ def conclusion(payload: Mapping[str, Any]) -> list[Line]:
         ]
     if payload.get("reason"):
         lines.append(Line(f"  Reason: {escape_line(str(payload['reason']))}", "quiet"))
-    lines += [Line(f"  Clean-up: {escape_line(str(note))}", "bad") for note in payload.get("cleanup_errors", ())]
-    return lines
+    doubts = payload.get("cleanup_errors") or ()
+    return [*lines, *([LOST] if doubts else []), *(Line(f"  {escape_line(str(note))}", "bad") for note in doubts)]
 
 
 _ENDINGS = {

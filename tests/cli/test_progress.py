@@ -45,7 +45,7 @@ def test_a_line_of_the_reply_is_said_when_it_is_whole() -> None:
 def test_a_restarted_reply_is_marked() -> None:
     lines = fed(Progress(Clock()), event("token", text="half"), event("stream_reset"), event("token", text="whole\n"))
     assert lines[0] == "half"
-    assert "starts again" in lines[1]
+    assert "another attempt follows" in lines[1]
     assert lines[2] == "whole"
 
 
@@ -102,19 +102,57 @@ def test_endless_lines_stay_bounded() -> None:
 
 def test_unknown_kinds_and_missing_fields_are_passed_over() -> None:
     progress = Progress(Clock())
-    kinds = ["brand_new", "token", "output", "tool.start", "tool.complete", "stream_reset", "model_started", "run_terminal"]
+    kinds = ["brand_new", "token", "output", "tool.start", "tool.complete", "stream_reset", "model_started", "model_waiting"]
+    kinds += ["limit_warning", "compacted", "run_recovered", "run_terminal"]
     for kind in kinds:
         progress.feed(event(kind))
     assert progress.open_steps() == []
 
 
 def test_endings_say_limit_reason_and_doubt() -> None:
-    limit = [line.text for line in conclusion({"outcome": "completed", "completed": False, "exit_reason": "max_turns"})]
-    assert "limit" in limit[0]
+    limit = [
+        line.text
+        for line in conclusion({"outcome": "completed", "completed": False, "turn_exit_reason": "max_turns_reached(3/3)"})
+    ]
+    assert limit == ["The run stopped at a limit: max_turns_reached(3/3)."]
     doubt = [
         line.text for line in conclusion({"outcome": "cancelled", "reason": "why", "cleanup_errors": ["containment lost"]})
     ]
-    assert doubt == ["Cancelled.", "  Reason: why", "  Clean-up: containment lost"]
+    assert doubt[:2] == ["Cancelled.", "  Reason: why"]
+    assert doubt[2].startswith("CONTAINMENT LOST")
+    assert doubt[3:] == ["  containment lost"]
+
+
+def test_a_call_whose_processes_are_not_proven_gone_is_said_loudly() -> None:
+    complete = {"tool_call_id": "c", "name": "execute", "is_error": False, "result": "[exit code 0.]"}
+    assert "CONTAINMENT LOST" not in "".join(fed(Progress(Clock()), event("tool.complete", **complete)))
+    lines = fed(Progress(Clock()), event("tool.complete", **complete, details={"empty": False}))
+    assert lines[-1].startswith("CONTAINMENT LOST")
+
+
+def test_waits_limits_summaries_and_take_overs_are_told_in_plain_words() -> None:
+    clock = Clock()
+    progress = Progress(clock)
+    lines = fed(
+        progress,
+        event("stream_reset", attempt=1, model="small", cause="model_status"),
+        event("model_waiting", model="small", seconds=2.5, cause="model_status"),
+    )
+    assert lines == [
+        "(small gave no whole answer; another attempt follows)",
+        "Waiting 2.5 s before the next attempt (model_status).",
+    ]
+    clock.seconds = 1.0
+    assert progress.open_steps() == ["the next attempt at small (1 s)"]
+    assert fed(progress, event("limit_warning", limit="max_tokens", used="8123", of="10000")) == [
+        "Most of a limit is used up: 8,123 of 10,000 tokens."
+    ]
+    [summary] = fed(progress, event("compacted", replaced=40, kept=6, summary_characters=900))
+    assert "a summary replaces 40 messages, 6 are kept" in summary
+    fed(progress, event("tool.start", tool_call_id="c", name="execute", args={"command": "make"}))
+    [line] = fed(progress, event("run_recovered"))
+    assert "died" in line
+    assert progress.open_steps() == []
 
 
 def test_a_json_line_is_one_line_of_ascii_whatever_it_holds() -> None:
