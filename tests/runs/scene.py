@@ -96,14 +96,17 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(root: Path, replies: Sequence[ScriptedReply], **options: Any) -> AsyncIterator[Scene]:
-    """A scene with a model that plays these replies; `options` go to the scripted model. Strict unless told otherwise."""
+async def scene(root: Path, replies: Sequence[ScriptedReply], store: str = "", **options: Any) -> AsyncIterator[Scene]:
+    """A scene with a model that plays these replies; `options` go to the scripted model. Strict unless told otherwise.
+
+    The store is a file of its own unless an address is given.
+    """
     (root / "workspace").mkdir(exist_ok=True)
     async with ScriptedModel(Script(replies=tuple(replies)), **{"strict": True, **options}) as model:
         home = root / "state"
         settings = Settings(
             home=home,
-            store=str(home / "checkrein.db"),
+            store=store or str(home / "checkrein.db"),
             model="scripted",
             base_url=model.base_url,
             key_name="",

@@ -26,7 +26,7 @@ from tests.runs.scene import GUARD, Scene, calls, opened, says, scene
 
 pytestmark = pytest.mark.anyio
 
-PLAIN, SOAK = 24, 500
+PLAIN, SOAK = 16, 500
 SHORT = 100
 """Moments in the plain suite, in the soak, and in the soak's shortened form."""
 
@@ -128,11 +128,11 @@ async def check(service: Service, place: Scene, order: dict[str, Any], workspace
     assert place.model.requests[-1].status == 200
 
 
-async def kill_at_random(root: Path, moments: int, seed: int) -> Counter[str]:
+async def kill_at_random(root: Path, moments: int, seed: int, store: str = "") -> Counter[str]:
     """Plays the scenario again and again, each time killed at another moment; gives what was seen."""
     chance = random.Random(seed)
     seen: Counter[str] = Counter()
-    async with scene(root, replies()) as place, opened(place) as service, nursery(place) as runtimes:
+    async with scene(root, replies(), store) as place, opened(place) as service, nursery(place) as runtimes:
         order, workspace = order_for(place)
         began = time.monotonic()
         await runtimes.started(order)
@@ -160,18 +160,18 @@ async def kill_at_random(root: Path, moments: int, seed: int) -> Counter[str]:
 
 
 @pytest.mark.timeout(300)
-async def test_no_effect_twice_and_none_lost_unsaid_whenever_the_runtime_dies(tmp_path: Path) -> None:
+async def test_no_effect_twice_and_none_lost_unsaid_whenever_the_runtime_dies(tmp_path: Path, store_address: str) -> None:
     """S15, S16, S17, S51: a few random moments over a model call, an approval, two commands, an edit and an answer."""
-    seen = await kill_at_random(tmp_path, PLAIN, seed=1)
+    seen = await kill_at_random(tmp_path, PLAIN, 1, store_address)
     assert seen["killed while it ran"] > 0
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-async def test_no_effect_twice_over_many_kill_points(tmp_path: Path) -> None:
-    """S15, S16, S17, S51: 500 random moments, or 100 in the shortened form."""
+async def test_no_effect_twice_over_many_kill_points(tmp_path: Path, store_address: str) -> None:
+    """S15, S16, S17, S51: 500 random moments on each store, or 100 in the shortened form."""
     moments = SHORT if os.environ.get("CHECKREIN_SOAK") == "short" else SOAK
-    seen = await kill_at_random(tmp_path, moments, seed=random.randrange(2**32))
+    seen = await kill_at_random(tmp_path, moments, random.randrange(2**32), store_address)
     print(dict(seen))
     assert seen["killed while it ran"] > moments / 3
     assert seen["calls reported unknown"] > 0

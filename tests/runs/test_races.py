@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from tests.runs.scene import GUARD, Scene, calls, opened, says, scene
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 50
+ROUNDS, SOAK = 50, 100
 CONFLICTS = {"approval_decided", "stale_fence", "checkpoint_moved", "thread_busy", "nothing_waits"}
 
 
@@ -70,16 +69,29 @@ async def racers(place: Scene) -> AsyncIterator[tuple[Racer, Racer]]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(("other", "rounds"), [("approve", ROUNDS), ("reject", 8), ("message", 8)])
+async def test_two_processes_on_one_approval_have_one_winner(
+    tmp_path: Path, store_address: str, other: str, rounds: int
+) -> None:
+    """EVO-15, EVO-16, S01: 50 approvals against approvals, and some against a rejection and against a new message."""
+    await race(tmp_path, store_address, other, rounds)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("other", ["approve", "reject", "message"])
-async def test_two_processes_on_one_approval_have_one_winner(tmp_path: Path, other: str) -> None:
-    """EVO-15, EVO-16, S01: 50 times each, approval against approval, against rejection, against a new message."""
+async def test_many_races_have_one_winner_each(tmp_path: Path, store_address: str, other: str) -> None:
+    """EVO-15, EVO-16: 100 of each kind on each store."""
+    await race(tmp_path, store_address, other, SOAK)
+
+
+async def race(root: Path, store: str, other: str, rounds: int) -> None:
     ask = calls(("execute", {"command": "echo ran >> executions"})).model_copy(update={"times": 0})
     replies = [
         ask.model_copy(update={"when": When(tool_results=0, user_contains="Go")}),
         says("Done.").model_copy(update={"times": 0}),
     ]
-    async with scene(tmp_path, replies) as place, opened(place) as service, racers(place) as (first, second):
-        rounds = ROUNDS if other == "approve" else int(os.environ.get("CHECKREIN_RACE_ROUNDS", "15"))
+    async with scene(root, replies, store) as place, opened(place) as service, racers(place) as (first, second):
         ran = 0
         for _ in range(rounds):
             run = await service.submit("Go.", context=place.context)

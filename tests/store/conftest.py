@@ -13,17 +13,7 @@ from typing import Any
 import pytest
 
 from checkpoints.store import Store, open_store
-from tests.store.servers import BINARIES, PostgresForTests
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresForTests]:
-    """A server for the whole session; each test takes a database of its own."""
-    if not BINARIES:
-        pytest.skip("PostgreSQL's binaries are not installed (Debian's package postgresql)")
-    server = PostgresForTests()
-    yield server
-    server.remove()
+from tests.store.servers import PostgresForTests
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
