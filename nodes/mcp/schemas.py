@@ -22,6 +22,7 @@ from pydantic import ConfigDict, create_model, model_validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from nodes.display import escape_line
 from nodes.mcp.errors import SchemaRefusedError
 from nodes.tools.tool import Arguments
 
@@ -99,7 +100,7 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
             raise SchemaRefusedError("refers to something outside itself")
         Draft202012Validator.check_schema(whole, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
-        raise SchemaRefusedError(f"is no JSON schema: {error.message[:_SHOWN_FAULT]}") from error
+        raise SchemaRefusedError(f"is no JSON schema: {escape_line(error.message[:_SHOWN_FAULT])}") from error
     except (RecursionError, TypeError) as error:
         raise SchemaRefusedError("is nested too deep, or is not JSON") from error
     return whole

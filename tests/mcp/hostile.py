@@ -13,7 +13,7 @@ OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def _say(**message: Any) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
@@ -77,6 +77,8 @@ def _call(number: Any) -> None:
             _done(number)
         case "silent":
             time.sleep(60)
+        case "separators":
+            _say(id=number, result={"content": [{"type": "text", "text": "one\u2028two\u2029three\x85four"}]})
         case "error":
             _say(id=number, error={"code": -32603, "message": "no \x1b[31m way"})
         case _:
@@ -98,6 +100,8 @@ def _chatter() -> None:
 
 def main() -> None:
     """Answers what comes in, in its way."""
+    if BEHAVIOUR == "wrong first":
+        _say(id=0, result={"hello": "world"})
     if BEHAVIOUR == "dead":
         print("no licence \x1b[31m found", file=sys.stderr)
         raise SystemExit(4)

@@ -19,11 +19,12 @@ pytestmark = pytest.mark.anyio
     [
         ("dead", r"it ended (it said: no licence <U+001B>[31m found)"),
         ("mute", "did not start within 1 s"),
+        ("wrong first", "failed with ValidationError"),
         ("broken list", "failed with ValidationError"),
     ],
 )
 async def test_a_server_that_cannot_be_used_gives_a_note_and_no_tools(tmp_path: Path, behaviour: str, words: str) -> None:
-    """The agent works without it, and the note is one line that is safe to show."""
+    """S74: crash, deadline and a wrong first frame are told apart, in one line that is safe to show."""
     async with offered(tmp_path, {"bad": hostile(behaviour, start_timeout=1)}) as bench:
         assert bench.tools == ()
         [note] = bench.notes
@@ -110,6 +111,12 @@ async def test_a_server_that_takes_no_input_is_stopped(tmp_path: Path) -> None:
     async with offered(tmp_path, {"s": hostile("deaf", timeout=0.5)}) as bench:
         result = await bench.call("mcp__s__work", text="x" * 4_000_000)
         assert "as it did not stop the call either, was stopped" in result.content
+
+
+async def test_a_line_ends_at_its_line_feed_alone(tmp_path: Path) -> None:
+    """S75: separators of other kinds inside a message do not tear it."""
+    async with offered(tmp_path, {"s": hostile("separators")}) as bench:
+        assert (await bench.call("mcp__s__work")).content == "one\u2028two\u2029three\x85four"
 
 
 async def test_an_answer_under_a_strange_id_is_no_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,25 +12,20 @@ from typing import Any
 
 import pytest
 
-from graphs.client import open_checkrein
 from graphs.service import Service
 from nodes.models.script import ScriptedReply
-from nodes.policy import files as policy_files
-from nodes.tools.tool import Tool
-from tests.mcp.serving import offered, server_pids, stdio, written
-from tests.runs.scene import GUARD, Scene, alive, calls, says, scene
+from tests.mcp.serving import server_pids, stdio, written
+from tests.runs.scene import GUARD, Scene, alive, calls, opened, says, scene
 
 pytestmark = pytest.mark.anyio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """An agent with the real server's tools."""
+    """An agent whose user has configured the real server."""
 
     place: Scene
     service: Service
-    folder: Path
-    tools: Sequence[Tool]
 
     async def answers(self, thread_id: str) -> list[Any]:
         """The tool answers in a thread."""
@@ -38,17 +34,20 @@ class Agent:
 
 
 @asynccontextmanager
-async def agent(folder: Path, replies: Sequence[ScriptedReply], **options: Any) -> AsyncIterator[Agent]:
-    async with (
-        scene(folder, replies) as place,
-        offered(folder, {"real": stdio(folder, **options)}) as bench,
-        open_checkrein(settings=place.settings, tools=bench.tools) as service,
-    ):
-        yield Agent(place=place, service=service, folder=folder, tools=bench.tools)
+async def agent(folder: Path, replies: Sequence[ScriptedReply], more: str = "") -> AsyncIterator[Agent]:
+    """Opens everything as users do; `more` is added to the server's table in the configuration file."""
+    async with scene(folder, replies) as place:
+        assert place.settings.config is not None
+        command = json.dumps(stdio(folder)["command"])
+        place.settings.config.write_text(f"[mcp.servers.real]\ncommand = {command}\n{more}\n")
+        async with opened(place) as service:
+            yield Agent(place=place, service=service)
+    for pid in server_pids(folder):
+        assert not alive(pid)
 
 
 async def test_a_servers_tool_waits_for_a_person_and_then_runs_once(tmp_path: Path) -> None:
-    """EVO-7: what a server offers is gated like a command, and what runs is what was shown, defaults included."""
+    """EVO-12, S09: what a server offers is gated like a command, and what runs is what was shown, defaults included."""
     replies = [calls(("mcp__real__echo", {"text": "hello"})), says("Done.")]
     async with agent(tmp_path, replies) as at:
         run = await at.service.submit("Say hello.", context=at.place.context)
@@ -68,7 +67,7 @@ async def test_a_servers_tool_waits_for_a_person_and_then_runs_once(tmp_path: Pa
 async def test_a_tool_that_the_user_calls_harmless_runs_unasked(tmp_path: Path) -> None:
     """Its effect is the configuration's word: `wipe` says of itself that it only reads, and asks all the same."""
     replies = [calls(("mcp__real__echo", {"text": "x"})), calls(("mcp__real__wipe", {}))]
-    async with agent(tmp_path, replies, effects={"echo": "none"}) as at:
+    async with agent(tmp_path, replies, 'effects = {echo = "none"}') as at:
         run = await at.service.submit("Go.", context=at.place.context)
         assert await run.wait_stopped(GUARD) == "awaiting_input"
         assert (tmp_path / "echoed").exists()
@@ -76,7 +75,7 @@ async def test_a_tool_that_the_user_calls_harmless_runs_unasked(tmp_path: Path) 
 
 
 async def test_arguments_that_do_not_fit_the_servers_schema_run_nothing(tmp_path: Path) -> None:
-    """BOT-11: the model reads what is wrong, and the schema."""
+    """S37: the model reads what is wrong, and the schema."""
     replies = [calls(("mcp__real__echo", {"text": 3})), says("I see.")]
     async with agent(tmp_path, replies) as at:
         run = await at.service.submit("Go.", context=at.place.context)
@@ -89,7 +88,7 @@ async def test_arguments_that_do_not_fit_the_servers_schema_run_nothing(tmp_path
 
 async def test_an_error_of_the_tool_is_an_answer(tmp_path: Path) -> None:
     replies = [calls(("mcp__real__fail", {})), says("A pity.")]
-    async with agent(tmp_path, replies, effects={"fail": "none"}) as at:
+    async with agent(tmp_path, replies, 'effects = {fail = "none"}') as at:
         run = await at.service.submit("Go.", context=at.place.context)
         assert await run.wait_stopped(GUARD) == "completed"
         [answer] = await at.answers(run.thread_id)
@@ -98,22 +97,18 @@ async def test_an_error_of_the_tool_is_an_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("decision", "outcome", "ran"), [("allow", "completed", True), ("deny", "completed", False)])
-async def test_a_rule_names_a_servers_tools_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, decision: str, outcome: str, ran: bool
-) -> None:
+async def test_a_rule_names_a_servers_tools_like_any_other(tmp_path: Path, *, decision: str, outcome: str, ran: bool) -> None:
     """HER-6: rules by tool, also by pattern."""
-    rules = tmp_path / "rules.toml"
-    rules.write_text(f'[[policy.rules]]\ndecision = "{decision}"\ntool = "mcp__real__*"\n')
-    monkeypatch.setattr(policy_files, "user_file", lambda: rules)
-    async with agent(tmp_path, [calls(("mcp__real__echo", {"text": "ruled"})), says("Done.")]) as at:
+    rule = f'[[policy.rules]]\ndecision = "{decision}"\ntool = "mcp__real__*"'
+    async with agent(tmp_path, [calls(("mcp__real__echo", {"text": "ruled"})), says("Done.")], rule) as at:
         run = await at.service.submit("Go.", context=at.place.context)
         assert await run.wait_stopped(GUARD) == outcome
         assert (tmp_path / "echoed").exists() is ran
 
 
 async def test_a_cancelled_run_ends_its_call_and_the_server_stays(tmp_path: Path) -> None:
-    """BOT-14: the server's own work is cancelled with the run."""
-    async with agent(tmp_path, [calls(("mcp__real__wait", {}))], effects={"wait": "none"}) as at:
+    """EVO-17: the server's own work is cancelled with the run."""
+    async with agent(tmp_path, [calls(("mcp__real__wait", {}))], 'effects = {wait = "none"}') as at:
         run = await at.service.submit("Go.", context=at.place.context)
         assert await written(tmp_path / "waiting") == "begun"
         assert await run.cancel("enough") == "cancelled"
@@ -122,7 +117,7 @@ async def test_a_cancelled_run_ends_its_call_and_the_server_stays(tmp_path: Path
 
 
 async def test_a_cancelled_run_leaves_no_process_of_a_call_that_does_not_listen(tmp_path: Path) -> None:
-    """EVO-12: the server is stopped, with what it started, before the run says that it is cancelled."""
+    """EVO-17, EVO-18: the server is stopped, with what it started, before the run says that it is cancelled."""
     replies = [calls(("mcp__real__block", {})), says("Fine.")]
     async with agent(tmp_path, replies) as at:
         run = await at.service.submit("Go.", context=at.place.context)

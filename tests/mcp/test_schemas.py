@@ -60,7 +60,7 @@ def model(**properties: Any) -> Any:
 
 
 def test_arguments_are_held_against_the_schema() -> None:
-    """BOT-11: what does not fit is told to the model and runs nothing."""
+    """S37: what does not fit is told to the model and runs nothing."""
     kind = model(a={"type": "integer", "minimum": 1}, b={"type": "array", "items": {"type": "string"}})
     assert kind.model_validate({"a": 2, "b": ["x"]}).model_dump(mode="json") == {"a": 2, "b": ["x"]}
     for bad in ({}, {"a": 0}, {"a": "1"}, {"a": 1, "b": [1]}, {"a": 1, "c": 1}):
@@ -75,7 +75,7 @@ def test_further_arguments_pass_where_the_schema_lets_them() -> None:
 
 
 def test_arguments_come_through_a_second_check_unchanged() -> None:
-    """EVO-7: the digest of what was approved is the digest of what runs."""
+    """S09: the digest of what was approved is the digest of what runs."""
     kind = model(a={"type": "number"}, b={"anyOf": [{"type": "string"}, {"type": "null"}], "default": None})
     once = kind.model_validate({"a": 1.5})
     again = kind.model_validate(once.model_dump(mode="json"))

@@ -32,6 +32,13 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: s
         yield opened
 
 
+def said_by(program: str) -> str:
+    """What a Python program prints."""
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, cwd=HERE.parent.parent, capture_output=True, text=True, check=True, timeout=GUARD)
+    return said.stdout.strip()
+
+
 @asynccontextmanager
 async def reached(way: str, folder: Path) -> AsyncIterator[Bench]:
     with ExitStack() as stack:
@@ -68,7 +75,7 @@ async def test_a_long_answer_is_cut_and_kept_whole_in_a_file(bench: Bench) -> No
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_which_goes_on(bench: Bench) -> None:
-    """BOT-14, S20: the cancel reaches the work, and the server stays for the next call."""
+    """EVO-17: the cancel reaches the work, and the server stays for the next call."""
     call = asyncio.create_task(bench.call("mcp__real__wait"))
     assert await written(bench.folder / "waiting") == "begun"
     call.cancel()
@@ -85,7 +92,7 @@ async def test_calls_run_side_by_side(bench: Bench) -> None:
 
 
 async def test_a_call_that_ignores_its_cancel_ends_with_its_server(tmp_path: Path) -> None:
-    """EVO-12: after the cancel nothing of the call lives, its children included; the next call has a new server."""
+    """EVO-18: after the cancel nothing of the call lives, its children included; the next call has a new server."""
     async with offered(tmp_path, {"real": stdio(tmp_path)}) as bench:
         call = asyncio.create_task(bench.call("mcp__real__block"))
         child = int(await written(tmp_path / "blocking"))
@@ -139,6 +146,17 @@ async def test_a_server_that_dies_gives_an_error_and_is_started_again(tmp_path: 
         assert len(server_pids(tmp_path)) == 3
 
 
+async def test_a_server_that_goes_away_behind_its_address_gives_an_error(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        table = await asyncio.to_thread(stack.enter_context, http(tmp_path))
+        async with offered(tmp_path, {"real": table}) as bench:
+            os.kill(server_pids(tmp_path)[0], signal.SIGKILL)
+            for _ in range(2):
+                result = await bench.call("mcp__real__echo", text="anybody")
+                assert result.is_error
+                assert result.content.startswith("The MCP server real ")
+
+
 async def test_the_server_is_gone_after_the_close_even_when_it_is_busy(tmp_path: Path) -> None:
     async with offered(tmp_path, {"real": stdio(tmp_path)}) as bench:
         call = asyncio.create_task(bench.call("mcp__real__block"))
@@ -150,7 +168,7 @@ async def test_the_server_is_gone_after_the_close_even_when_it_is_busy(tmp_path:
 
 
 async def test_the_server_is_gone_after_the_runtime_was_killed(tmp_path: Path) -> None:
-    """EVO-13: SIGKILL of the runtime leaves no server, and no child of one."""
+    """S47: SIGKILL of the runtime leaves no server, and no child of one."""
     command = [sys.executable, str(HERE / "holder.py"), str(tmp_path)]
     holder = await asyncio.create_subprocess_exec(*command, cwd=HERE.parent.parent, stdout=subprocess.PIPE)
     try:
@@ -177,7 +195,7 @@ async def test_a_server_knows_of_the_environment_what_its_table_names(tmp_path: 
 
 @pytest.mark.skipif(system.landlock_abi() < 4, reason="this kernel's Landlock is missing or too old for TCP")
 async def test_a_server_is_confined_like_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S30: the store is out of reach by default; a table of the server's own overrules."""
+    """The store is out of reach by default; a table of the server's own overrules."""
     folder, state = tmp_path / "work", tmp_path / "state"
     for place in (folder, state, tmp_path / "tmp"):
         place.mkdir()
@@ -220,11 +238,26 @@ async def test_without_servers_nothing_is_loaded_and_nothing_starts(tmp_path: Pa
         "        print(list(tools), 'mcp' in sys.modules)\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-c", program]
-    said = await asyncio.to_thread(
-        subprocess.run, command, cwd=HERE.parent.parent, capture_output=True, text=True, check=True, timeout=GUARD
+    assert await asyncio.to_thread(said_by, program) == "[] False"
+
+
+async def test_servers_without_the_library_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "sys.modules['mcp'] = None\n"
+        "from nodes.mcp.opening import open_mcp\n"
+        "from nodes.configuration import Configuration\n"
+        "from nodes.mcp.errors import McpExtraMissingError\n"
+        "async def main():\n"
+        "    configuration = Configuration.model_validate({'mcp': {'servers': {'a': {'url': 'http://127.0.0.1:9'}}}})\n"
+        "    try:\n"
+        "        async with open_mcp(configuration, None, None):\n"
+        "            pass\n"
+        "    except McpExtraMissingError as error:\n"
+        "        print(error.code, error.hint)\n"
+        "asyncio.run(main())\n"
     )
-    assert said.stdout.strip() == "[] False"
+    assert "pip install 'checkrein[mcp]'" in await asyncio.to_thread(said_by, program)
 
 
 async def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
