@@ -75,7 +75,7 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
         stack.push_async_callback(kernels.close)
         python = [kernels.tool()] if KERNEL_INSTALLED else []
         offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *servers, *tools]
-        gate = Gate(catalog=catalog(offered), judge=judge)
+        gate = Gate(catalog=catalog(offered), judge=judge, confine=surroundings.confine)
         journal = Journal(store)
         effects = Effects(journal)
         events = Events()

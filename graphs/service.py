@@ -15,7 +15,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic import ValidationError
 
-from checkpoints.approvals import Approvals
+from checkpoints.approvals import Approvals, Rule
 from checkpoints.clock import fresh_id
 from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
@@ -30,7 +30,7 @@ from graphs.admission import AgentInput, NothingWaitsError, Preparation
 from graphs.recovery import Recovery
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
-from nodes.approval import Answer, Approve, Edit, answer_to
+from nodes.approval import Answer, Approve, Edit, answer_to, in_order
 from nodes.belongings import Belongings
 from nodes.calls import Call, check
 from nodes.context import AgentContext
@@ -42,6 +42,9 @@ from nodes.sandbox import Sandboxes
 MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
 
+
+Decisions = Mapping[str, Mapping[str, Any]] | Sequence[Mapping[str, Any]]
+"""An answer as it comes in at a door."""
 
 LOOK_AGAIN = 0.1
 """Seconds between two looks at a run of another process that was told to stop."""
@@ -154,13 +157,20 @@ class Service:
     async def decide(
         self,
         thread_id: str,
-        decisions: Sequence[Mapping[str, Any]],
+        decisions: Decisions,
         *,
         interrupt_id: str = "",
         context: AgentContext | None = None,
         subject: str = "",
     ) -> Run:
         """Answers what a parked thread asks and starts the run that goes on with it.
+
+        Args:
+            thread_id: The thread.
+            decisions: By tool call id; or a list in the order of the calls, or in any order when each names its call.
+            interrupt_id: Which approval is meant, where several wait.
+            context: The terms that a resume may choose: its limits.
+            subject: Who decides.
 
         Raises:
             UnknownThreadError: No such thread.
@@ -173,7 +183,8 @@ class Service:
         interrupt = await self._asked(thread_id, interrupt_id)
         answer = await self.check_answer(thread_id, interrupt, decisions)
         await self._check_changes(thread_id, interrupt, answer)
-        bound = [_bound(decision, binding) for decision, binding in zip(decisions, interrupt.value["bindings"], strict=True)]
+        given = in_order(decisions, interrupt.value)
+        bound = [_bound(decision, binding) for decision, binding in zip(given, interrupt.value["bindings"], strict=True)]
         resume: Mapping[str, Any] = {"decisions": bound}
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
         run = await self._start(value, context or AgentContext(), subject, thread)
@@ -202,7 +213,7 @@ class Service:
         known = await self.find_thread(thread_id)
         return await self._start(AgentInput(value=None, checkpoint_thread_id=known), context or AgentContext(), subject)
 
-    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Sequence[Mapping[str, Any]]) -> Answer:
+    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Decisions) -> Answer:
         """Holds decisions against what was asked, with the graph's own schema, and edits against the policy.
 
         Raises:
@@ -210,7 +221,7 @@ class Service:
         """
         schema = answer_to(interrupt.value, self._gate.edit_fits)
         try:
-            answer = schema.model_validate({"decisions": [dict(decision) for decision in decisions]})
+            answer = schema.model_validate({"decisions": decisions})
         except ValidationError as error:
             raise AnswerError(thread_id, [_fault(item) for item in error.errors()]) from error
         admitted = (await self.state(thread_id)).values["admitted"]
@@ -255,6 +266,14 @@ class Service:
     async def inbox(self) -> tuple[Approval, ...]:
         """Everything in the store that waits for a person."""
         return await self._approvals.inbox()
+
+    async def rules(self) -> tuple[Rule, ...]:
+        """The standing permissions that `session` and `always` answers gave and nobody took back, oldest first."""
+        return await self._judge.granted()
+
+    async def revoke_rule(self, rule_id: str) -> bool:
+        """Takes a standing permission back; the next such call asks again. False when there is none of this id."""
+        return await self._judge.revoke(rule_id)
 
     async def show(self, name: str) -> ThreadView:
         """One thread whole, by its own id or that of one of its runs; a unique beginning of an id is enough.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from langgraph.types import interrupt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nodes.calls import Call
 
@@ -77,7 +77,10 @@ Decision = Annotated[AnyDecision, Field(discriminator="type")]
 
 
 class Answer(BaseModel):
-    """One decision per question, in their order. Made for the turn at hand by `answer_to`."""
+    """One decision per question, in their order. Made for the turn at hand by `answer_to`.
+
+    Decisions may come keyed by tool call id, or as a list; see `in_order`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -136,6 +139,27 @@ def value_of(questions: Sequence[Question]) -> dict[str, Any]:
     }
 
 
+def in_order(decisions: Any, value: Mapping[str, Any]) -> Any:
+    """Puts decisions in the order of the questions: a mapping from tool call ids, or a list in which each names its call.
+
+    A list of decisions that do not all name their calls stands in the order of the questions already. What does not fit is
+    handed on as it came, for the schema to refuse.
+
+    Args:
+        decisions: What came in.
+        value: The interrupt's value.
+    """
+    if isinstance(decisions, Mapping):
+        named = decisions.items()
+        decisions = [{"tool_call_id": key, **given} if isinstance(given, Mapping) else given for key, given in named]
+    if not isinstance(decisions, list | tuple):
+        return decisions
+    by_call = {str(given.get("tool_call_id")): given for given in decisions if isinstance(given, Mapping)}
+    expected = [binding["tool_call_id"] for binding in value["bindings"]]
+    fits = len(decisions) == len(expected) and by_call.keys() == set(expected)
+    return [by_call[call_id] for call_id in expected] if fits else list(decisions)
+
+
 def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
     """The response schema of one interrupt's value.
 
@@ -145,6 +169,11 @@ def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
     asked = list(zip(value["action_requests"], value["review_configs"], value["bindings"], strict=True))
 
     class AnswerToThese(Answer):
+        @field_validator("decisions", mode="before")
+        @classmethod
+        def _in_order(cls, decisions: Any) -> Any:
+            return in_order(decisions, value)
+
         @model_validator(mode="after")
         def _fits(self) -> Self:
             if len(self.decisions) != len(asked):

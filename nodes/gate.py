@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
@@ -13,6 +13,7 @@ from langgraph.types import Send
 
 from nodes.approval import AnyDecision, Edit, Reject, Respond
 from nodes.calls import MAX_SHOWN_ARGUMENTS, Call, UnfitCall, answer, check
+from nodes.processes.spec import Confinement
 from nodes.state import Admitted, PresetAnswer, ToolTask
 from nodes.tools.tool import Tool, ToolResult
 
@@ -34,6 +35,9 @@ class Judge(Protocol):
     async def __call__(self, call: Call, admitted: Admitted, thread_id: str) -> Ruling:
         """Rules on one call. Called when a reply is routed, when an edit is checked, and once more before execution."""
 
+    async def notes(self, admitted: Admitted) -> tuple[str, ...]:
+        """What a person should know about the rules of a task, for example that some were left out. Mostly nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
@@ -42,10 +46,12 @@ class Gate:
     Attributes:
         catalog: The tools by name.
         judge: The policy.
+        confine: What commands in a workspace may touch, for whoever reads an approval; None where they may touch everything.
     """
 
     catalog: Mapping[str, Tool]
     judge: Judge
+    confine: Callable[[str], Confinement | None]
 
     async def asks(self, calls: Sequence[Call | UnfitCall], admitted: Admitted) -> list[tuple[Call, str]]:
         """The calls that wait for a person, each with the reason. For use inside a step of the graph."""

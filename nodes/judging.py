@@ -10,9 +10,10 @@ from typing import Any
 from checkpoints.approvals import Rule as StoredRule
 from checkpoints.approvals import Rules
 from nodes.calls import Call
+from nodes.configuration import ignored_in
 from nodes.gate import Ruling
 from nodes.policy.files import load_policy
-from nodes.policy.judge import Posture, ReviewMode, grants_for
+from nodes.policy.judge import Policy, Posture, ReviewMode, grants_for
 from nodes.policy.rules import Rule
 from nodes.policy.verdict import Decision, Verdict
 from nodes.state import Admitted
@@ -56,10 +57,31 @@ class PolicyJudge:
             await self._rules.allow(rule.tool, match, created_by=by, thread_id=thread_id if session else "")
         return len(made)
 
+    async def notes(self, admitted: Admitted) -> tuple[str, ...]:
+        """What a person should know of the workspace's own file: what of it does not count.
+
+        Raises:
+            PolicyFileError: A configuration file is there and not right.
+        """
+        return await asyncio.to_thread(self._notes, admitted["workspace"])
+
+    async def granted(self) -> tuple[StoredRule, ...]:
+        """The standing permissions in force, oldest first, of every thread."""
+        return await self._rules.active()
+
+    async def revoke(self, rule_id: str) -> bool:
+        """Takes a standing permission back; the next such call asks again. False when there is none of this id."""
+        return await self._rules.revoke(rule_id)
+
+    def _notes(self, workspace: str) -> tuple[str, ...]:
+        return (*self._policy(workspace).notes, *ignored_in(workspace))
+
+    def _policy(self, workspace: str) -> Policy:
+        return load_policy(workspace, protected=self._protected, user=self._user_file)
+
     def _judge(self, call: Call, admitted: Admitted, grants: Sequence[Rule]) -> Verdict:
-        policy = load_policy(admitted["workspace"], protected=self._protected, user=self._user_file)
         args: dict[str, Any] = call.arguments.model_dump(mode="json")
-        return policy.judge(call.tool.name, call.tool.effect, args, posture_of(admitted), grants)
+        return self._policy(admitted["workspace"]).judge(call.tool.name, call.tool.effect, args, posture_of(admitted), grants)
 
 
 def posture_of(admitted: Admitted) -> Posture:

@@ -9,7 +9,8 @@ from langgraph.types import Command
 
 from nodes.approval import Question, ask, value_of
 from nodes.calls import Call, asked, last_reply
-from nodes.display import describe
+from nodes.confining import held_by
+from nodes.display import describe, escape_line
 from nodes.effects import change_digest, planned_change
 from nodes.gate import Gate
 from nodes.state import Admitted, AgentState
@@ -21,16 +22,20 @@ async def questions_about(gate: Gate, state: AgentState) -> list[Question]:
     if reply is None:
         return []
     admitted = state["admitted"]
-    return [await _question(call, reason, admitted) for call, reason in await gate.asks(asked(reply, gate.catalog), admitted)]
+    return [
+        await _question(gate, call, reason, admitted) for call, reason in await gate.asks(asked(reply, gate.catalog), admitted)
+    ]
 
 
-async def _question(call: Call, reason: str, admitted: Admitted) -> Question:
-    """What a person reads: the call as it will run, escaped, with the diff of a file's change, and where and why."""
+async def _question(gate: Gate, call: Call, reason: str, admitted: Admitted) -> Question:
+    """What a person reads: the call as it will run, escaped, with the diff of a file's change, where, under what, and why."""
     change = await planned_change(call, admitted["workspace"])
     arguments = call.arguments.model_dump(mode="json")
     shown = await asyncio.to_thread(describe, call.tool.name, arguments, diff=change.diff if change else None)
     warnings = [f"warning: {warning}" for warning in shown.warnings]
-    description = "\n".join([shown.text, *warnings, f"workspace: {admitted['workspace']}", f"asked because: {reason}"])
+    held = [await asyncio.to_thread(held_by, gate.confine(admitted["workspace"]))] if call.tool.confined else []
+    where = f"workspace: {escape_line(admitted['workspace'])}"
+    description = "\n".join([shown.text, *warnings, where, *held, f"asked because: {escape_line(reason)}"])
     return Question(call=call, description=description, reason=reason, change=change_digest(change))
 
 

@@ -41,6 +41,7 @@ def execute_tool() -> Tool:
         arguments=Execute,
         effect=Effect.OUTSIDE,
         run=None,
+        confined=True,
     )
 
 

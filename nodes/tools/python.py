@@ -41,6 +41,7 @@ class Kernels:
             arguments=RunPython,
             effect=Effect.OUTSIDE,
             run=self._run,
+            confined=True,
         )
 
     def running_for(self, owner: str) -> list[str]:

@@ -88,6 +88,7 @@ class Tool:
         run: Does the work. A refusal is a ToolResult with is_error, not an exception. Cancellation stops everything the call
             started and waits for it before CancelledError goes through. None marks a native command, which the native
             subgraph runs.
+        confined: Whether the call's work is a process that the confinement of commands holds, so that an approval shows it.
     """
 
     name: str
@@ -95,3 +96,4 @@ class Tool:
     arguments: type[Arguments]
     effect: Effect
     run: Callable[[Any, CallSite], Awaitable[ToolResult]] | None
+    confined: bool = False
