@@ -28,6 +28,8 @@ from graphs.recorder import Recorder
 from graphs.settlement import GraphStop, Settlement
 from nodes.context import AgentContext
 from nodes.events import Events
+from nodes.limits import WARN_AT
+from nodes.models.errors import ModelDeadlineError
 
 Agent = Any
 """A compiled agent graph. LangGraph's own type has four parameters that say nothing here."""
@@ -140,7 +142,8 @@ class Run:
             yield event
 
     async def _conduct(self) -> RunStatus:
-        with self._events.heard_by(self.run_id, self._recorder.put):
+        deadline = self._clock.monotonic() + self._context.timeout
+        with self._events.heard_by(self.run_id, self._recorder.put, deadline):
             return await self._conducted()
 
     async def _conducted(self) -> RunStatus:
@@ -170,7 +173,9 @@ class Run:
     async def _finish(self, graph: asyncio.Task[None], notes: Sequence[str], recorder: asyncio.Task[None]) -> RunStatus:
         failure = _failure_of(graph)
         if failure is not None:
-            await self._ledger.record_cause(self.run_id, self._cause(CauseKind.FAILURE, str(failure)))
+            # A model call sees the run's deadline too, and may notice it a moment before this run's own timer does.
+            kind = CauseKind.TIMEOUT if isinstance(failure, ModelDeadlineError) else CauseKind.FAILURE
+            await self._ledger.record_cause(self.run_id, self._cause(kind, str(failure)))
         elif graph.cancelled():
             await self._ledger.record_cause(self.run_id, self._cause(CauseKind.CANCEL, "the run's task was cancelled"))
         self._recorder.close()
@@ -216,10 +221,15 @@ class Run:
 
     async def _stop_cause(self) -> Cause:
         waiting = asyncio.ensure_future(self._ledger.wait_cause(self.run_id))
+        seconds = self._context.timeout
+        early = seconds * float(WARN_AT)
         try:
-            return await asyncio.wait_for(asyncio.shield(waiting), self._context.timeout)
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(waiting), early)
+            self._recorder.put("limit_warning", {"limit": "timeout", "used": f"{early:g}", "of": f"{seconds:g}"})
+            return await asyncio.wait_for(asyncio.shield(waiting), seconds - early)
         except TimeoutError:
-            limit = f"the run's limit of {self._context.timeout:g} s was reached"
+            limit = f"the run's limit of {seconds:g} s was reached"
             return await self._ledger.record_cause(self.run_id, self._cause(CauseKind.TIMEOUT, limit))
         finally:
             waiting.cancel()

@@ -13,8 +13,9 @@ from checkpoints.clock import Clock, SystemClock
 from nodes.context import AgentContext
 from nodes.models.chat_models import ChatModels
 from nodes.models.context import plan_compaction
+from nodes.models.errors import ModelError
 from nodes.models.prices import cost_of
-from nodes.models.reply import Attempt, ModelReply, reply
+from nodes.models.reply import Attempt, Draft, reply
 from nodes.models.spec import ModelChain, ModelSpec
 from nodes.models.usage import Usage
 from nodes.tools.tool import Emit, Tool
@@ -51,11 +52,28 @@ class Answered:
         message: The reply.
         model: Name of the model that answered; the run is pinned to it from now on.
         usage: Tokens of all attempts together.
+        context: Input tokens of the attempt that answered, as the model reported them; 0 when it did not.
         cost: US dollars of all attempts whose price is known; None when none is. Unknown is not zero.
     """
 
     message: AIMessage
     model: str
+    usage: Usage
+    context: int
+    cost: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What an attempt to shorten a conversation gave and took.
+
+    Attributes:
+        messages: The whole shorter conversation; empty when no model gave a summary, and the conversation stays as it is.
+        usage: Tokens of all attempts together.
+        cost: US dollars, as in `Answered`.
+    """
+
+    messages: tuple[BaseMessage, ...]
     usage: Usage
     cost: Decimal | None
 
@@ -69,7 +87,14 @@ class Answering:
         self._clock = clock or SystemClock()
 
     async def answer(
-        self, messages: Sequence[BaseMessage], tools: Sequence[Tool], context: AgentContext, emit: Emit, *, pinned: str = ""
+        self,
+        messages: Sequence[BaseMessage],
+        tools: Sequence[Tool],
+        context: AgentContext,
+        emit: Emit,
+        *,
+        pinned: str = "",
+        deadline: float | None = None,
     ) -> Answered:
         """Streams one reply and gives it whole; see `nodes.models.reply.reply` for errors and cancellation.
 
@@ -79,43 +104,69 @@ class Answering:
             context: The run's terms.
             emit: The run's event sink.
             pinned: The model that the task is pinned to; empty leaves the whole chain open.
+            deadline: Monotonic second at which the run ends, or None. Waits that would reach it are not begun.
         """
         chain = self.chain(context)
-        known = {spec.name for spec in chain.models}
         given = await reply(
             messages,
             tools,
             chain,
             ask=self._models.ask,
             emit=emit,
-            pinned=pinned if pinned in known else None,
+            deadline=deadline,
+            pinned=_pin(chain, pinned),
             clock=self._clock,
         )
-        cost = await self._cost(chain, given.attempts)
-        return Answered(message=given.message, model=given.model, usage=given.usage, cost=cost)
+        last = given.attempts[-1].usage
+        return Answered(
+            message=given.message,
+            model=given.model,
+            usage=given.usage,
+            context=0 if last.estimated else last.input or 0,
+            cost=await self._cost(chain, given.attempts),
+        )
 
     async def compact(
-        self, messages: Sequence[AnyMessage], context: AgentContext, emit: Emit, *, known: int
-    ) -> tuple[list[BaseMessage], Usage] | None:
+        self,
+        messages: Sequence[AnyMessage],
+        context: AgentContext,
+        emit: Emit,
+        *,
+        known: int,
+        pinned: str = "",
+        deadline: float | None = None,
+    ) -> Compacted | None:
         """A shorter conversation with a summary in place of its beginning; None while it fits the window.
+
+        A summary that no model gives is no reason to fail: the conversation may still fit, and if the model is not there,
+        asking it for its reply says so.
 
         Args:
             messages: The conversation, every call answered.
-            context: The run's terms; the window is that of the first model of its chain.
+            context: The run's terms.
             emit: The run's event sink.
             known: Input tokens that the model reported last, 0 when unknown.
+            pinned: The model that the task is pinned to, whose window counts; empty takes the chain's first model.
+            deadline: Monotonic second at which the run ends, or None.
         """
         chain = self.chain(context)
-        window = self._models.window(chain.models[0])
+        pin = _pin(chain, pinned)
+        window = self._models.window(chain.candidates(pin)[0])
         if known and known < window / 2:
             return None
         plan = plan_compaction(messages, window=window, known=known or None)
         if plan is None:
             return None
-        given = await self._summary(plan.request(window), chain, emit)
-        summary = given.message.text
-        emit("compacted", replaced=len(plan.replaced), kept=len(plan.kept), summary_characters=len(summary))
-        return plan.result(summary), given.usage
+        draft = Draft()
+        try:
+            summary = await self._summary(plan.request(window), chain, pin, emit, deadline, draft)
+        except ModelError as error:
+            emit("compaction_failed", cause=error.code)
+            shorter: list[BaseMessage] = []
+        else:
+            emit("compacted", replaced=len(plan.replaced), kept=len(plan.kept), summary_characters=len(summary))
+            shorter = plan.result(summary)
+        return Compacted(messages=tuple(shorter), usage=draft.usage, cost=await self._cost(chain, draft.attempts))
 
     def chain(self, context: AgentContext) -> ModelChain:
         """The models of a run. Keys' variables are named here and read only when a model is asked."""
@@ -140,12 +191,36 @@ class Answering:
         known = [cost for cost in costs if cost is not None]
         return sum(known, Decimal(0)) if known else None
 
-    async def _summary(self, request: list[BaseMessage], chain: ModelChain, emit: Emit) -> ModelReply:
+    async def _summary(
+        self,
+        request: list[BaseMessage],
+        chain: ModelChain,
+        pin: str | None,
+        emit: Emit,
+        deadline: float | None,
+        draft: Draft,
+    ) -> str:
         def quietly(kind: str, /, **payload: Any) -> None:
             if kind not in SHOWN:
                 emit(kind, **payload, purpose="summary")
 
-        return await reply(request, (), chain, ask=self._models.ask, emit=quietly, clock=self._clock)
+        given = await reply(
+            request,
+            (),
+            chain,
+            ask=self._models.ask,
+            emit=quietly,
+            deadline=deadline,
+            pinned=pin,
+            draft=draft,
+            clock=self._clock,
+        )
+        return given.message.text
+
+
+def _pin(chain: ModelChain, pinned: str) -> str | None:
+    """The pinned model where the chain has it. A task whose model is no longer configured goes on with the others."""
+    return pinned if any(spec.name == pinned for spec in chain.models) else None
 
 
 def _led_by(chain: ModelChain, model: str) -> ModelChain:

@@ -26,24 +26,33 @@ class Sink(Protocol):
 
 
 class Events:
-    """The sinks of a runtime's live runs."""
+    """What the steps of a runtime's live runs need of their run: who hears them, and when its time is over."""
 
     def __init__(self) -> None:
-        self._sinks: dict[str, Sink] = {}
+        self._live: dict[str, tuple[Sink, float | None]] = {}
 
     @contextmanager
-    def heard_by(self, run_id: str, sink: Sink) -> Iterator[None]:
-        """Until the block is left, the run's events go to `sink`."""
-        self._sinks[run_id] = sink
+    def heard_by(self, run_id: str, sink: Sink, deadline: float | None = None) -> Iterator[None]:
+        """Until the block is left, the run's events go to `sink`, and its steps know its deadline.
+
+        Args:
+            run_id: The run.
+            sink: Takes its events.
+            deadline: Monotonic second at which the run ends, or None.
+        """
+        self._live[run_id] = (sink, deadline)
         try:
             yield
         finally:
-            del self._sinks[run_id]
+            del self._live[run_id]
+
+    def deadline(self) -> float | None:
+        """Monotonic second at which the run of the step that calls this ends; None when it has no run or no end."""
+        return self._of_this_step()[1]
 
     def emitter(self, runtime: Runtime[AgentContext]) -> Emit:
         """The event sink for the step that calls this."""
-        fence = get_config().get("configurable", {}).get(FENCE_KEY)
-        sink = self._sinks.get(fence.run_id) if isinstance(fence, Fence) else None
+        sink, _ = self._of_this_step()
         write = runtime.stream_writer
 
         def emit(kind: str, /, **payload: Any) -> None:
@@ -53,3 +62,7 @@ class Events:
                 write({"kind": kind, **payload})
 
         return emit
+
+    def _of_this_step(self) -> tuple[Sink | None, float | None]:
+        fence = get_config().get("configurable", {}).get(FENCE_KEY)
+        return self._live.get(fence.run_id, (None, None)) if isinstance(fence, Fence) else (None, None)

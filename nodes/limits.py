@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from nodes.context import AgentContext
+from nodes.models.usage import Usage
 from nodes.state import Spent
+from nodes.tools.tool import Emit
 
 WARN_AT = Decimal("0.8")
 """Share of a limit at which a warning event is sent, once per limit and task."""
@@ -43,9 +45,19 @@ def exceeded(spent: Spent, context: AgentContext) -> str:
     return ""
 
 
-def due_warnings(spent: Spent, context: AgentContext) -> list[Reading]:
-    """The limits of which 80 percent are used and nobody was warned."""
-    return [reading for reading in readings(spent, context) if _is_due(reading, spent)]
+def charged(spent: Spent, usage: Usage, cost: Decimal | None) -> Spent:
+    """The spending with tokens and US dollars added, as far as they are known."""
+    tokens = spent["tokens"] + (usage.input or 0) + (usage.output or 0)
+    dollars = spent["cost"] if cost is None else str(Decimal(spent["cost"] or 0) + cost)
+    return {**spent, "tokens": tokens, "cost": dollars}
+
+
+def warned(spent: Spent, context: AgentContext, emit: Emit) -> Spent:
+    """The spending after a `limit_warning` for each limit that comes near and had none."""
+    due = [reading for reading in readings(spent, context) if _is_due(reading, spent)]
+    for word, used, limit in due:
+        emit("limit_warning", limit=word, used=f"{used:f}", of=f"{limit:f}")
+    return {**spent, "warned": [*spent["warned"], *(word for word, _, _ in due)]}
 
 
 def said(word: str, used: Decimal, limit: Decimal) -> str:
@@ -55,4 +67,5 @@ def said(word: str, used: Decimal, limit: Decimal) -> str:
 
 def _is_due(reading: Reading, spent: Spent) -> bool:
     word, used, limit = reading
-    return limit > 1 and used >= limit * WARN_AT and word not in spent["warned"]
+    countable = limit > 1 or word == "max_cost"  # of a limit of one there is nothing to warn of before it is reached
+    return countable and used >= limit * WARN_AT and word not in spent["warned"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, SystemMessage
@@ -14,7 +13,7 @@ from nodes.calls import UnfitCall, asked, last_reply
 from nodes.context import AgentContext
 from nodes.events import Events
 from nodes.gate import Gate, preset
-from nodes.limits import due_warnings, exceeded
+from nodes.limits import charged, exceeded, warned
 from nodes.state import AgentState, Spent
 from nodes.tools.tool import Emit
 
@@ -39,7 +38,9 @@ class Model:
         context = (runtime.context or AgentContext()).model_copy(update={"model": state["admitted"]["model"]})
         emit = self._events.emitter(runtime)
         messages = [SystemMessage(instructions(context, state)), *state["messages"]]
-        answered = await self._answering.answer(messages, self._tools, context, emit, pinned=state.get("pinned", ""))
+        answered = await self._answering.answer(
+            messages, self._tools, context, emit, pinned=state.get("pinned", ""), deadline=self._events.deadline()
+        )
         reply = answered.message
         emit("model_reply", id=reply.id or "", tool_calls=_calls_in(reply))
         spent = counted(state["spent"], answered, context, emit)
@@ -67,21 +68,9 @@ class Model:
 
 def counted(spent: Spent, answered: Answered, context: AgentContext, emit: Emit) -> Spent:
     """The spending after a reply. Warns of limits that come near, once each."""
-    cost = spent["cost"]
-    if answered.cost is not None:
-        cost = str(Decimal(cost or 0) + answered.cost)
-    after = Spent(
-        turns=spent["turns"] + 1,
-        tool_calls=spent["tool_calls"] + _calls_in(answered.message),
-        tokens=spent["tokens"] + (answered.usage.total or 0),
-        context_tokens=0 if answered.usage.estimated else answered.usage.input or 0,
-        cost=cost,
-        warned=spent["warned"],
-    )
-    for word, used, limit in due_warnings(after, context):
-        emit("limit_warning", limit=word, used=str(used), of=str(limit))
-        after["warned"] = [*after["warned"], word]
-    return after
+    turns, calls = spent["turns"] + 1, spent["tool_calls"] + _calls_in(answered.message)
+    taken = charged(spent, answered.usage, answered.cost)
+    return warned({**taken, "turns": turns, "tool_calls": calls, "context_tokens": answered.context}, context, emit)
 
 
 def instructions(context: AgentContext, state: AgentState) -> str:

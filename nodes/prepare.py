@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -13,7 +13,7 @@ from nodes.answering import Answering
 from nodes.calls import repaired, unanswered
 from nodes.context import AgentContext
 from nodes.events import Events
-from nodes.limits import NOTHING_SPENT, reached
+from nodes.limits import NOTHING_SPENT, charged, reached, warned
 from nodes.models.context import is_summary
 from nodes.state import Admitted, AgentState
 
@@ -53,20 +53,32 @@ class Prepare:
             limit = reached(state["spent"], context)
             update = {"exit_reason": limit} if limit else {}
         if unanswered(messages):
-            update["messages"] = repaired(messages, {}, LEFT_OPEN)
-        elif not update.get("exit_reason"):
-            update |= await self._compacted(state, context, runtime)
-        return update
+            return update | {"messages": repaired(messages, {}, LEFT_OPEN)}
+        after = cast("AgentState", {**state, **update})
+        if within_limits(after) == "__end__":
+            return update
+        return update | await self._compacted(after, state.get("spent", NOTHING_SPENT)["context_tokens"], context, runtime)
 
-    async def _compacted(self, state: AgentState, context: AgentContext, runtime: Runtime[AgentContext]) -> dict[str, Any]:
-        spent = state.get("spent") or NOTHING_SPENT
+    async def _compacted(
+        self, state: AgentState, known: int, context: AgentContext, runtime: Runtime[AgentContext]
+    ) -> dict[str, Any]:
+        """The update that shortens the conversation, charged to the task; empty while it fits."""
         emit = self._events.emitter(runtime)
-        shorter = await self._answering.compact(state["messages"], context, emit, known=spent["context_tokens"])
-        if shorter is None:
+        done = await self._answering.compact(
+            state["messages"],
+            context.model_copy(update={"model": state["admitted"]["model"]}),
+            emit,
+            known=known,
+            pinned=state.get("pinned", ""),
+            deadline=self._events.deadline(),
+        )
+        if done is None:
             return {}
-        messages, usage = shorter
-        after = {**spent, "tokens": spent["tokens"] + (usage.total or 0), "context_tokens": 0}
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages], "spent": after}
+        spent = warned(charged(state["spent"], done.usage, done.cost), context, emit)
+        if not done.messages:
+            return {"spent": spent}
+        messages = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *done.messages]
+        return {"messages": messages, "spent": {**spent, "context_tokens": 0}}
 
 
 def terms(context: AgentContext) -> Admitted:
