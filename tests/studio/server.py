@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -91,9 +92,14 @@ def _free_port() -> int:
 
 
 def _wait_ready(server: Server, log: Path) -> None:
+    """Returns when the graph can be used: the server answers before it has loaded it."""
+    assistants = urllib.request.Request(
+        f"{server.url}/assistants/search", data=b'{"graph_id": "agent"}', headers={"content-type": "application/json"}
+    )
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and server.process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/ok", timeout=5):
-            return
+        with contextlib.suppress(OSError), urllib.request.urlopen(assistants, timeout=5) as answer:
+            if json.load(answer):
+                return
         time.sleep(0.05)
     raise AssertionError(f"The development server did not start:\n{log.read_text()[-4000:]}")
