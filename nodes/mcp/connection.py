@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp.types as protocol
+from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, McpError
 
@@ -16,21 +16,13 @@ from checkpoints.errors import CheckreinError
 from nodes.display import escape_line
 from nodes.mcp.errors import ServerUnavailableError
 from nodes.mcp.links import Link
+from nodes.mcp.listings import Listed
 
 STOP_BUDGET = 3.0
 """Seconds that an HTTP server may take to end the session; then it is left to itself."""
 
 _SHOWN = 300
 _SHOWN_LINES = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """One tool as a server lists it. Every word of it is the server's."""
-
-    name: str
-    description: str
-    schema: Any
 
 
 class Session(ClientSession):
@@ -160,7 +152,12 @@ class Connection:
             if error.error.code == protocol.CONNECTION_CLOSED and opened.ended.done():
                 self._reason = opened.ended.result() + await _quoted(opened)
             raise
-        return tuple(Listed(name=tool.name, description=tool.description, schema=tool.args_schema) for tool in tools)
+        return tuple(Listed(name=tool.name, description=tool.description, schema=_schema(tool)) for tool in tools)
+
+
+def _schema(tool: BaseTool) -> dict[str, Any]:
+    """A tool's schema as the server sent it: the adapter passes it on unread."""
+    return tool.args_schema if isinstance(tool.args_schema, dict) else {}
 
 
 async def _quoted(opened: Link) -> str:

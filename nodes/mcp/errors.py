@@ -55,6 +55,13 @@ class CallTimedOutError(McpServerError):
     hint = "Whether the call had an effect is not known; look before calling it again."
 
 
+class ToolChangedError(McpServerError):
+    """A server describes a tool otherwise than when people and the policy saw it, so nothing of the call ran."""
+
+    code = "mcp_tool_changed"
+    hint = "Nothing ran. Start Checkrein again to see what the server offers now."
+
+
 class SchemaRefusedError(CheckreinError):
     """A tool's argument schema cannot be used; the tool is left out."""
 

@@ -17,6 +17,7 @@ class Ground:
         store: Where approvals and runs are kept: out of every confined server's reach.
         spill: Folder, outside every workspace, for answers that are too long to pass on.
         environment: The runtime's own environment; servers get its allow-listed part and what their table names.
+        listings: Folder, out of every agent's reach, in which it is kept what servers offer; None starts every server at once.
         note: Takes a sentence for people: a server that does not start, a tool that is left out.
     """
 
@@ -26,3 +27,4 @@ class Ground:
     spill: Path
     environment: Mapping[str, str]
     note: Callable[[str], None]
+    listings: Path | None = None

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from nodes.configuration import Configuration, ServerTable
 from nodes.mcp.errors import McpExtraMissingError
 from nodes.mcp.ground import Ground
+from nodes.processes.environment import child_environment
 from nodes.processes.processes import Processes
-from nodes.processes.spec import Confinement
+from nodes.processes.spec import ScopeSpec
 from nodes.tools.tool import Tool
 
 
 @asynccontextmanager
 async def open_mcp(configuration: Configuration, processes: Processes, ground: Ground) -> AsyncIterator[Sequence[Tool]]:
-    """Starts the configured servers and gives their tools; every server is gone when the block is left.
+    """Gives the tools of the configured servers; every server is gone when the block is left.
 
-    A server that cannot be started gives a note and no tools. One that ends later is started again by the next call. With no
-    server configured nothing is loaded and nothing starts.
+    A server starts with the first call of one of its tools, or here, when what it offers is not known yet. One that cannot be
+    started gives a note and no tools; one that ends is started again by the next call. Without servers nothing is
+    loaded, and the client library only with the first server that starts.
 
     Args:
         configuration: The user's configuration.
@@ -35,25 +37,49 @@ async def open_mcp(configuration: Configuration, processes: Processes, ground: G
         yield ()
         return
 
-    def confine(table: ServerTable) -> Confinement | None:
-        rules = table.confinement or configuration.confinement
-        return rules.within(ground.folder, ground.home, ground.store)
+    async def start(name: str, table: ServerTable) -> Any:
+        make = await asyncio.to_thread(_client)
+        return make(name, table, processes, _spec(name, table, configuration, ground), ground.note)
 
-    for name, table in tables.items():
-        for variable in table.env_names:
-            if variable not in ground.environment:
-                ground.note(f"The MCP server {name} is to get {variable}, which is not set.")
-    servers = (await asyncio.to_thread(_library))(tables, processes, ground, confine)
+    servers = (await asyncio.to_thread(_servers))(tables, ground, start)
+    _say_what_is_not_set(tables, ground)
     try:
         yield await servers.tools()
     finally:
         await servers.close()
 
 
-def _library() -> Any:
+def _spec(name: str, table: ServerTable, configuration: Configuration, ground: Ground) -> ScopeSpec:
+    rules = table.confinement or configuration.confinement
+    named = {variable: ground.environment[variable] for variable in table.env_names if variable in ground.environment}
+    return ScopeSpec(
+        argv=table.command,
+        cwd=str(ground.folder),
+        env=child_environment(ground.environment, extra=named),
+        confinement=rules.within(ground.folder, ground.home, ground.store),
+        title=f"MCP server {name}",
+    )
+
+
+def _say_what_is_not_set(tables: Mapping[str, ServerTable], ground: Ground) -> None:
+    for name, table in tables.items():
+        for variable in table.env_names:
+            if variable not in ground.environment:
+                ground.note(f"The MCP server {name} is to get {variable}, which is not set.")
+
+
+def _servers() -> Any:
     try:
-        # The one import in a function: the client library is an extra and takes most of a second to load.
+        # Imports in functions, here and below: both are of the extra, and the client takes most of a second to load.
         from nodes.mcp.servers import Servers
     except ImportError as error:
         raise McpExtraMissingError from error
     return Servers
+
+
+def _client() -> Any:
+    try:
+        from nodes.mcp.server import server_of
+    except ImportError as error:
+        raise McpExtraMissingError from error
+    return server_of

@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import anyio
 from mcp import McpError
 from mcp.types import CONNECTION_CLOSED, CallToolResult
 
+from nodes.configuration import ServerTable
 from nodes.display import escape_line
-from nodes.mcp.connection import STOP_BUDGET, Connection, Listed, Request
-from nodes.mcp.errors import CallTimedOutError, McpServerError, ServerLostError, ServerUnavailableError
-from nodes.mcp.links import Link
+from nodes.mcp.connection import STOP_BUDGET, Connection, Request
+from nodes.mcp.errors import CallTimedOutError, McpServerError, ServerLostError, ServerUnavailableError, ToolChangedError
+from nodes.mcp.links import Link, http_link, stdio_link
+from nodes.mcp.listings import Listed
+from nodes.mcp.results import result_of
+from nodes.processes.processes import Processes
 from nodes.processes.scope import outlast
+from nodes.processes.spec import ScopeSpec
+from nodes.tools.tool import ToolResult
 
 GRACE = 0.5
 """Seconds that a server has to say that it stopped a withdrawn call. One that says nothing is stopped itself."""
 
 _SHOWN = 2_000
+_SHOWN_NAME = 100
 
 
 class Server:
@@ -51,18 +59,26 @@ class Server:
         _, listed = await (await self._running()).ready()
         return listed
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+    async def call(self, entry: Listed, arguments: dict[str, Any], full: Path) -> ToolResult:
         """Calls one tool. Starts the server where it does not run.
 
         A cancellation withdraws the call at the server, waits for its word, and goes through; a server that gives none is
         stopped first, and every other call in it ends with `ServerLostError`.
 
+        Args:
+            entry: The tool as it was listed when people and the policy saw it.
+            arguments: Validated arguments; JSON.
+            full: Where an answer that is too long goes whole.
+
         Raises:
             McpServerError: There is no answer; which error says whether something ran.
         """
         connection = await self._running()
-        session, _ = await connection.ready()
-        request = Request(session, tool, arguments)
+        session, listed = await connection.ready()
+        tool = escape_line(entry.name[:_SHOWN_NAME])
+        if entry not in listed:
+            raise ToolChangedError(self.name, f"describes {tool} otherwise than before, or no longer")
+        request = Request(session, entry.name, arguments)
         try:
             async with asyncio.timeout(self._timeout):
                 await asyncio.wait([request.answer, connection.life], return_when=asyncio.FIRST_COMPLETED)
@@ -76,7 +92,8 @@ class Server:
         if not request.answer.done():
             request.answer.cancel()
             raise ServerLostError(self.name, f"{connection.reason()} while {tool} ran")
-        return await self._answer(connection, request, tool)
+        answer = await self._answer(connection, request, tool)
+        return await asyncio.to_thread(result_of, self.name, tool, answer, full)
 
     async def _answer(self, connection: Connection, request: Request, tool: str) -> CallToolResult:
         try:
@@ -125,6 +142,23 @@ async def _end_call(connection: Connection, request: Request) -> bool:
         return False
     await connection.stop()
     return True
+
+
+def server_of(name: str, table: ServerTable, processes: Processes, spec: ScopeSpec, note: Callable[[str], None]) -> Server:
+    """A server by its table. Nothing starts yet.
+
+    Args:
+        name: What it is called.
+        table: Its configuration.
+        processes: Where it is started, when it is one that is started.
+        spec: How.
+        note: Takes a sentence for people.
+    """
+
+    def link() -> AbstractAsyncContextManager[Link]:
+        return http_link(table.url, table.timeout) if table.url else stdio_link(processes, spec, note)
+
+    return Server(name, link, timeout=table.timeout, start_timeout=table.start_timeout)
 
 
 def _task(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:

@@ -50,6 +50,7 @@ TOOLS = {
     "schemas": SCHEMAS,
     "twins": [_tool("same", description="first"), _tool("same", description="second"), _tool("a b"), _tool("a_b"), _tool("")],
     "many": [_tool(f"t{number}") for number in range(300)],
+    "moody": [_tool("work", description=os.environ.get("MOOD", ""))],
     "words": [_tool("words", description="Read\u202e this.\x1b[31m" + "x" * 5000)],
 }
 

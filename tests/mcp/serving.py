@@ -83,7 +83,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def offered(folder: Path, servers: dict[str, Any], **tables: Any) -> AsyncIterator[Bench]:
+async def offered(
+    folder: Path, servers: dict[str, Any], *, listings: Path | None = None, environment: dict[str, str] | None = None
+) -> AsyncIterator[Bench]:
     """The tools of these servers; asserts on the way out that no process is left."""
     notes: list[str] = []
     ground = Ground(
@@ -91,10 +93,11 @@ async def offered(folder: Path, servers: dict[str, Any], **tables: Any) -> Async
         home=folder / "home",
         store=(folder.parent / "state",),
         spill=folder / "spill",
-        environment=dict(os.environ),
+        environment={**os.environ, **(environment or {})},
         note=notes.append,
+        listings=listings,
     )
-    configuration = Configuration.model_validate({"mcp": {"servers": servers}, **tables})
+    configuration = Configuration.model_validate({"mcp": {"servers": servers}})
     async with Processes() as processes:
         async with open_mcp(configuration, processes, ground) as tools:
             yield Bench(folder=folder, tools=tools, processes=processes, notes=notes)

@@ -10,17 +10,19 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from nodes.configuration import Configuration
+from nodes.configuration import Configuration, ServerTable
 from nodes.mcp.ground import Ground
+from nodes.mcp.listings import MAX_AGE, Listed, Listings
 from nodes.mcp.opening import open_mcp
 from nodes.processes.forkserver import system
 from nodes.processes.processes import Processes
 from nodes.tools.tool import Effect
-from tests.mcp.serving import HERE, Bench, gone, http, offered, server_pids, stdio, written
+from tests.mcp.serving import HERE, Bench, gone, hostile, http, offered, server_pids, stdio, written
 from tests.runs.scene import GUARD, alive
 
 pytestmark = pytest.mark.anyio
@@ -244,7 +246,7 @@ async def test_without_servers_nothing_is_loaded_and_nothing_starts(tmp_path: Pa
 async def test_servers_without_the_library_are_refused_with_the_way_out(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
-        "sys.modules['mcp'] = None\n"
+        "sys.modules['jsonschema'] = None\n"
         "from nodes.mcp.opening import open_mcp\n"
         "from nodes.configuration import Configuration\n"
         "from nodes.mcp.errors import McpExtraMissingError\n"
@@ -258,6 +260,73 @@ async def test_servers_without_the_library_are_refused_with_the_way_out(tmp_path
         "asyncio.run(main())\n"
     )
     assert "pip install 'checkrein[mcp]'" in await asyncio.to_thread(said_by, program)
+
+
+async def test_a_known_server_starts_with_the_first_call(tmp_path: Path) -> None:
+    """What it offers is kept, so that a runtime that calls none of its tools starts nothing."""
+    async with offered(tmp_path, {"real": stdio(tmp_path)}, listings=tmp_path / "kept") as bench:
+        first = [tool.name for tool in bench.tools]
+    assert len(server_pids(tmp_path)) == 1
+    async with offered(tmp_path, {"real": stdio(tmp_path, timeout=9)}, listings=tmp_path / "kept") as bench:
+        assert [tool.name for tool in bench.tools] == first
+        assert bench.processes.active == ()
+        answers = await asyncio.gather(*(bench.call("mcp__real__echo", text=text) for text in ("one", "two")))
+        assert [answer.content for answer in answers] == ["one", "two"]
+    assert len(server_pids(tmp_path)) == 2
+    async with offered(tmp_path, {"real": stdio(tmp_path, env_names=["PATH"])}, listings=tmp_path / "kept"):
+        assert len(server_pids(tmp_path)) == 3  # another table, another server
+
+
+async def test_a_tool_that_has_changed_since_it_was_listed_does_not_run(tmp_path: Path) -> None:
+    """S09: what people and rules saw is what runs, or nothing does."""
+    table = hostile("moody", env_names=["MOOD"])
+    for mood, content in (("calm", "done"), ("wild", "describes work otherwise than before"), ("wild", "done")):
+        async with offered(tmp_path, {"s": table}, listings=tmp_path / "kept", environment={"MOOD": mood}) as bench:
+            assert content in (await bench.call("mcp__s__work")).content
+
+
+def test_a_listing_is_known_for_a_day_and_for_its_own_table(tmp_path: Path) -> None:
+    clock = SetClock()
+    listings = Listings(tmp_path / "kept", clock)
+    table = ServerTable(command=("x",))
+    tools = (Listed(name="a", description="b", schema={"type": "object"}),)
+    assert listings.known("s", table) is None
+    listings.keep("s", table, tools)
+    assert listings.known("s", table) == tools
+    assert listings.known("s", ServerTable(command=("y",))) is None
+    clock.instant += MAX_AGE + timedelta(seconds=1)
+    assert listings.known("s", table) is None
+    clock.instant -= MAX_AGE * 3
+    assert listings.known("s", table) is None  # the clock was set back: who knows how old it is
+    listings.forget("s")
+    listings.forget("s")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"at": 0}', b'{"at": "x", "table": "", "tools": []}', b"\xff"])
+def test_a_damaged_listing_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "s.json").write_bytes(content)
+    assert Listings(tmp_path).known("s", ServerTable(command=("x",))) is None
+
+
+def test_a_listing_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    listings = Listings(tmp_path / "file")
+    listings.keep("s", ServerTable(command=("x",)), ())
+    listings.forget("s")
+    assert listings.known("s", ServerTable(command=("x",))) is None
+
+
+class SetClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.instant = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.instant
+
+    def monotonic(self) -> float:
+        return 0.0
 
 
 async def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
