@@ -58,7 +58,11 @@ def secret_values(environment: Mapping[str, str]) -> set[str]:
 
 
 class Redactor:
-    """Replaces secret values in text and in JSON. Immutable, cheap to call, safe to share."""
+    """Replaces secret values in text and in JSON. Immutable, cheap to call, safe to share.
+
+    Attributes:
+        forms: The known values in every form that is looked for, longest first.
+    """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         """Knows these values and the forms that quoting, JSON and base64 give them.
@@ -67,8 +71,8 @@ class Redactor:
             values: The secrets. Those shorter than `SHORTEST` are left alone.
         """
         known = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
-        longest_first = sorted(known, key=lambda form: (-len(form), form))
-        self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self.forms = tuple(sorted(known, key=lambda form: (-len(form), form)))
+        self._values = re.compile("|".join(map(re.escape, self.forms))) if self.forms else None
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Redactor:
@@ -80,6 +84,16 @@ class Redactor:
         if self._values is not None:
             text = self._values.sub(MARK, text)
         return _SHAPES.sub(MARK, text)
+
+    def known(self, value: Any) -> Any:
+        """Plain JSON without the known values, and nothing else changed: for texts that have to stay what they are."""
+        if self._values is None:
+            return value
+        if isinstance(value, str):
+            return self._values.sub(MARK, value)
+        if isinstance(value, Mapping):
+            return {self.known(str(key)): self.known(member) for key, member in value.items()}
+        return [self.known(member) for member in value] if isinstance(value, list | tuple) else value
 
     def json(self, value: Any) -> Any:
         """The same for plain JSON: every string in it, keys included, and whole values of secret-looking keys."""

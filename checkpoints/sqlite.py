@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
-import stat
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +40,7 @@ KINDS: dict[int, type[StoreError]] = {
 """Errors by SQLite's primary result code (the low byte of the extended one)."""
 
 WAL_LIMIT = 64 * 1024 * 1024
+PAUSE_SECONDS = 0.02
 
 
 class SqliteTx:
@@ -78,7 +82,7 @@ class SqliteFile:
     def reader(self) -> SqliteReader:
         """Opens a read connection. Called in the thread that will use it."""
         try:
-            connection = self._connect()
+            connection = self._connect(self.path)
             connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             raise self.explain(error) from error
@@ -95,35 +99,65 @@ class SqliteFile:
         return kind(self.name, detail)
 
     def _open_writer(self) -> SqliteWriter:
-        self._touch()
-        connection = self._connect()
+        self._make()
+        connection = self._connect(self.path)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
-            connection.execute("BEGIN IMMEDIATE")
-            migrate(SqliteTx(connection), self.dialect, self.name, stored=self._version(connection))
-            connection.execute("COMMIT")
+            self._set_up(connection)
         except BaseException:
             connection.close()
             raise
         return SqliteWriter(connection, self)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        self._use_log(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        connection.execute("BEGIN IMMEDIATE")
+        migrate(SqliteTx(connection), self.dialect, self.name, stored=self._version(connection))
+        connection.execute("COMMIT")
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        """Switches a file to the write-ahead log. SQLite does not wait for others there, so this does."""
+        deadline = time.monotonic() + self.busy_seconds
+        while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+                threading.Event().wait(PAUSE_SECONDS)
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
         # Readers are closed by the thread that closes the store, hence check_same_thread.
-        connection = sqlite3.connect(self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         return connection
 
-    def _touch(self) -> None:
-        """Makes the file readable by this user only, since SQLite would follow the umask."""
+    def _make(self) -> None:
+        """Makes the file, readable by this user only, when it is not there.
+
+        It is made aside and linked into place whole, so that of several that make it at once one wins. And no descriptor
+        of it is opened but by SQLite: closing one would drop every lock that this process has on the file
+        (sqlite.org/howtocorrupt.html, section 2.2).
+        """
         try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR))
+            if self.path.is_dir():
+                raise NotAStoreError(self.name, "it is a folder")
+            if self.path.exists():
+                return
+            descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")  # Mode 0600.
+            os.close(descriptor)
+            aside = Path(name)
+            try:
+                with contextlib.closing(self._connect(aside)) as connection:
+                    self._set_up(connection)
+                with contextlib.suppress(FileExistsError):
+                    self.path.hardlink_to(aside)
+            finally:
+                aside.unlink(missing_ok=True)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StoreMissingError(self.name, error.strerror or "") from error
-        except IsADirectoryError as error:
-            raise NotAStoreError(self.name, "it is a folder") from error
         except OSError as error:
             raise StoreReadOnlyError(self.name, error.strerror or "") from error
 
