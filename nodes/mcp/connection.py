@@ -117,13 +117,16 @@ class Connection:
         """Why it ended, a phrase with the server as its subject; safe to show."""
         if self._leaving.is_set():
             return "was stopped"
-        failed = self.life.done() and not self.life.cancelled() and self.life.exception()
-        return " ".join(filter(None, (_phrase(failed) if failed and not self._reason else "", self._reason))) or "ended"
+        if self._reason or not self.life.done() or self.life.cancelled():
+            return self._reason or "ended"
+        error = self.life.exception()
+        return _phrase(error) if error else "ended"
 
     async def stop(self) -> None:
         """Ends the server and waits until it is gone. Bounded; may be called often."""
         self._leaving.set()
-        await asyncio.wait([self.life], timeout=STOP_BUDGET)
+        if self._ready.done():
+            await asyncio.wait([self.life], timeout=STOP_BUDGET)
         self.life.cancel()
         await asyncio.wait([self.life])
 
