@@ -7,9 +7,9 @@ one road: a signed grant, a quote, an admission.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import Command, Interrupt, StateSnapshot
@@ -19,14 +19,15 @@ from checkpoints.approvals import Approvals, Rule
 from checkpoints.clock import fresh_id
 from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
-from checkpoints.lookup import align_approvals, threads_named
-from checkpoints.records import Approval, Cause, Event, NewApproval, ThreadInfo
+from checkpoints.lookup import SHORTEST_PREFIX, align_approvals, threads_named
+from checkpoints.records import Approval, Cause, Event, NewApproval, Note, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.retention import Retention
 from checkpoints.sessions import SandboxSession
 from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
 from checkpoints.store import Store
 from graphs.admission import AgentInput, NothingWaitsError, Preparation
+from graphs.keeping import Keeping
 from graphs.recovery import Recovery
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
@@ -38,6 +39,8 @@ from nodes.effects import change_digest, planned_change
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
 from nodes.sandbox import Sandboxes
+
+Named = TypeVar("Named")
 
 MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
@@ -75,7 +78,7 @@ class AmbiguousNameError(UsageError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"Several threads or runs begin with {name!r}.")
+        super().__init__(f"Several ids begin with {name!r}.")
 
 
 class AnswerError(UsageError):
@@ -90,6 +93,46 @@ class AnswerError(UsageError):
         super().__init__(f"The decisions for thread {thread_id} do not fit: {' '.join(faults)}")
 
 
+class UnknownRuleError(UsageError):
+    """There is no standing permission of this id in force."""
+
+    code = "unknown_rule"
+    hint = "`checkrein rules list` shows those in force."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no rule {name!r} in force.")
+
+
+class UnknownSessionError(UsageError):
+    """There is no sandbox session of this id or key."""
+
+    code = "unknown_session"
+    hint = "`checkrein sessions list` shows which there are."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no sandbox session {name!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """What became of a `session` or `always` answer.
+
+    Attributes:
+        tool_call_id: The call that was approved.
+        tool: Its tool.
+        scope: What was asked for.
+        rules: Standing permissions that were made; 0 when the call has a part that no rule can name safely, so that the same
+            call asks again.
+    """
+
+    tool_call_id: str
+    tool: str
+    scope: Literal["session", "always"]
+    rules: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadView:
     """What a person sees of one thread.
@@ -99,12 +142,14 @@ class ThreadView:
         runs: Its runs, newest first.
         pending: What waits for a decision.
         messages: The conversation.
+        notes: What came too late to be an event, by run: later causes, endings of approvals.
     """
 
     info: ThreadInfo
     runs: tuple[RunRecord, ...]
     pending: tuple[Approval, ...]
     messages: tuple[AnyMessage, ...]
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
 
 
 class Service:
@@ -136,6 +181,7 @@ class Service:
         self._sandboxes = sandboxes
         self._belongings = belongings
         self.retention = retention
+        self.keeping = Keeping(store, ledger, approvals, retention)
 
     async def submit(self, task: str, *, thread_id: str = "", context: AgentContext | None = None, subject: str = "") -> Run:
         """Starts a run with a new message, on a fresh thread when none is named.
@@ -162,6 +208,7 @@ class Service:
         interrupt_id: str = "",
         context: AgentContext | None = None,
         subject: str = "",
+        granted: Callable[[Granted], None] | None = None,
     ) -> Run:
         """Answers what a parked thread asks and starts the run that goes on with it.
 
@@ -171,6 +218,7 @@ class Service:
             interrupt_id: Which approval is meant, where several wait.
             context: The terms that a resume may choose: its limits.
             subject: Who decides.
+            granted: Told what became of each answer that asked to be remembered, before this returns.
 
         Raises:
             UnknownThreadError: No such thread.
@@ -188,7 +236,9 @@ class Service:
         resume: Mapping[str, Any] = {"decisions": bound}
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
         run = await self._start(value, context or AgentContext(), subject, thread)
-        await self._remember(thread_id, interrupt, answer, subject)
+        for made in await self._remember(thread_id, interrupt, answer, subject):
+            if granted is not None:
+                granted(made)
         return run
 
     async def sessions(self) -> tuple[SandboxSession, ...]:
@@ -271,6 +321,32 @@ class Service:
         """The standing permissions that `session` and `always` answers gave and nobody took back, oldest first."""
         return await self._judge.granted()
 
+    async def find_rule(self, name: str) -> Rule:
+        """The rule in force that a full or shortened id means.
+
+        Raises:
+            UnknownRuleError: None does.
+            AmbiguousNameError: Several do.
+        """
+        found = _named(name, {rule.rule_id: rule for rule in await self.rules()})
+        if found is None:
+            raise UnknownRuleError(name)
+        return found
+
+    async def find_session(self, name: str) -> SandboxSession:
+        """The sandbox session that a full or shortened id, or its key, means.
+
+        Raises:
+            UnknownSessionError: None does.
+            AmbiguousNameError: Several do.
+        """
+        sessions = await self.sessions()
+        keyed = next((session for session in sessions if session.key == name), None)
+        found = keyed or _named(name, {session.session_id: session for session in sessions})
+        if found is None:
+            raise UnknownSessionError(name)
+        return found
+
     async def revoke_rule(self, rule_id: str) -> bool:
         """Takes a standing permission back; the next such call asks again. False when there is none of this id."""
         return await self._judge.revoke(rule_id)
@@ -284,9 +360,11 @@ class Service:
         info = await self.thread_info(name)
         thread_id = info.thread_id
         state = await self._reconciled(thread_id)
+        runs = await self._ledger.runs(thread_id=thread_id)
         return ThreadView(
             info=info,
-            runs=await self._ledger.runs(thread_id=thread_id),
+            runs=runs,
+            notes={run.run_id: await self._ledger.notes(run.run_id) for run in runs},
             pending=await self._approvals.of_thread(thread_id, pending=True),
             messages=tuple(state.values.get("messages", ())),
         )
@@ -370,6 +448,11 @@ class Service:
         """Continues every run of the store whose owner is dead, and gives the runs that go on in this process."""
         return await self._recovery.sweep()
 
+    async def settle_orphans(self) -> tuple[RunRecord, ...]:
+        """Ends every run of the store whose owner is dead, each as its first durable cause says, and gives their records."""
+        live = await self._ledger.runs(status=RunStatus.RUNNING, limit=10_000)
+        return tuple([await self._recovery.settle(run) for run in live if await self._recovery.is_orphan(run)])
+
     async def _start(self, value: AgentInput, context: AgentContext, subject: str, thread: ThreadInfo | None = None) -> Run:
         thread = thread or await self._ledger.thread(value.checkpoint_thread_id)
         if thread is not None and thread.live_run_id:
@@ -426,8 +509,9 @@ class Service:
                     [f"The file that {call.call_id} changes is not as it was shown any more; look at the change as it is now."],
                 )
 
-    async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> None:
+    async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> Sequence[Granted]:
         """Makes the rules that `session` and `always` answers ask for."""
+        made = []
         admitted = (await self.state(thread_id)).values["admitted"]
         asked = zip(answer.decisions, interrupt.value["action_requests"], interrupt.value["bindings"], strict=True)
         for decision, request, binding in asked:
@@ -435,7 +519,9 @@ class Service:
                 call = check(self._gate.catalog, binding["tool_call_id"], request["name"], request["args"])
                 if isinstance(call, Call):
                     session = decision.remember == "session"
-                    await self._judge.remember(call, admitted, thread_id=thread_id, session=session, by=subject)
+                    rules = await self._judge.remember(call, admitted, thread_id=thread_id, session=session, by=subject)
+                    made.append(Granted(tool_call_id=call.call_id, tool=call.tool.name, scope=decision.remember, rules=rules))
+        return made
 
     async def _asked(self, thread_id: str, interrupt_id: str) -> Interrupt:
         """The interrupt that an answer is for."""
@@ -451,6 +537,16 @@ class Service:
         if len(named) > 1:
             raise AnswerError(thread_id, [f"Several approvals wait; name one of {[item.id for item in named]}."])
         return named[0]
+
+
+def _named(name: str, known: Mapping[str, Named]) -> Named | None:
+    """What an id, or the beginning of one, means; None when nothing does."""
+    if name in known:
+        return known[name]
+    found = [key for key in known if key.startswith(name)] if len(name) >= SHORTEST_PREFIX else []
+    if len(found) > 1:
+        raise AmbiguousNameError(name)
+    return known[found[0]] if found else None
 
 
 def _bound(decision: Mapping[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
