@@ -43,6 +43,7 @@ from nodes.processes.kernel import INSTALLED as KERNEL_INSTALLED
 from nodes.processes.kernel import KernelSpec
 from nodes.processes.processes import Processes
 from nodes.processes.registry import Registry
+from nodes.processes.scrubbing import Secrets
 from nodes.sandbox import Sandboxes
 from nodes.tools.catalog import catalog
 from nodes.tools.execute import execute_tool
@@ -60,7 +61,8 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
     async with AsyncExitStack() as stack:
         configuration = await asyncio.to_thread(load_configuration, settings.config)
         models = await stack.enter_async_context(ChatModels())
-        processes = await stack.enter_async_context(Processes())
+        secrets = Redactor.of_environment(os.environ)
+        processes = await stack.enter_async_context(Processes(Secrets(secrets)))
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store), user_file=settings.config)
         registry = Registry(processes, store.clock)
@@ -77,7 +79,7 @@ async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[To
         offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *servers, *tools]
         gate = Gate(catalog=catalog(offered), judge=judge, confine=surroundings.confine)
         journal = Journal(store)
-        effects = Effects(journal)
+        effects = Effects(journal, secrets)
         events = Events()
         native = Native(gate, effects, events, processes, registry, sandboxes, surroundings)
         endpoint = Endpoint(

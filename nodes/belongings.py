@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from nodes.native import Native
+from nodes.native import LOST, Native
 from nodes.processes.registry import Registry
 from nodes.tools.python import Kernels
-
-LOST = "containment lost, processes may be left"
 
 
 class Belongings:

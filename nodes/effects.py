@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.config import get_config
@@ -20,9 +20,11 @@ from langgraph.config import get_config
 from checkpoints.errors import CheckreinError
 from checkpoints.journal import Done, EffectCall, Journal, Resolution, Unknown
 from checkpoints.records import FENCE_KEY, EffectRow, Fence
+from checkpoints.redaction import Redactor
 from nodes.approval import Approve, Question, Respond, ask, value_of
 from nodes.calls import Call
 from nodes.display import describe
+from nodes.processes.scope import outlast
 from nodes.state import ToolTask
 from nodes.tools.files import planners
 from nodes.tools.tool import Effect, ToolResult
@@ -30,6 +32,7 @@ from nodes.workspace.changes import Change, Settlement, settle
 from nodes.workspace.workspace import Workspace
 
 ALREADY_DONE = "This change was made before the runtime was interrupted; the file is as the call wanted it."
+NEVER_BEGAN = "The run was stopped while this call was being started; whatever had begun of it was killed."
 SKIPPED = (
     "The runtime was interrupted while this call ran, so it is not known whether it had an effect. A person decided not to run "
     "it again."
@@ -86,13 +89,21 @@ def site_of(task: ToolTask) -> Site:
 
 
 class Effects:
-    """The journal, for one runtime."""
+    """The journal, for one runtime.
 
-    def __init__(self, journal: Journal) -> None:
+    Args:
+        journal: Where it is kept.
+        secrets: The runtime's own; no result holds a value of them.
+    """
+
+    def __init__(self, journal: Journal, secrets: Redactor | None = None) -> None:
         self._journal = journal
+        self._secrets = secrets or Redactor()
 
     async def enter(self, call: Call, site: Site, seen: str = "") -> ToolResult | None:
         """Says what is known of a call. None means that it may run now, and that its start is on disk.
+
+        A cancellation goes through once the journal has its answer; a start that came of it is then recorded as ended.
 
         Args:
             call: The call.
@@ -103,6 +114,16 @@ class Effects:
             GraphInterrupt: The outcome is unknown and a person is asked; nothing may catch it.
             StaleFenceError: The run no longer owns the thread.
         """
+        entering = asyncio.create_task(self._enter(call, site, seen), name=f"enter-{site.call_id}")
+        try:
+            return await outlast(entering)
+        except asyncio.CancelledError:
+            if not entering.cancelled() and entering.exception() is None and entering.result() is None:
+                never = self.finish(site, ToolResult(content=NEVER_BEGAN, is_error=True))
+                await outlast(asyncio.create_task(never, name=f"settle-{site.call_id}"))
+            raise
+
+    async def _enter(self, call: Call, site: Site, seen: str) -> ToolResult | None:
         change = await planned_change(call, site.workspace)
         if seen and change is not None and change_digest(change) != seen and not await self._began(site):
             return ToolResult(content=CHANGED_SINCE, is_error=True)
@@ -118,8 +139,16 @@ class Effects:
         await self._journal.identify(site.thread_id, site.call_id, site.fence, dict(identity))
 
     async def finish(self, site: Site, result: ToolResult) -> None:
-        """Keeps the result; on disk when it returns."""
-        await self._journal.record(site.thread_id, site.call_id, site.fence, _written(result))
+        """Keeps the result, cleaned; on disk when it returns."""
+        await self._journal.record(site.thread_id, site.call_id, site.fence, _written(self.clean(result)))
+
+    def clean(self, result: ToolResult) -> ToolResult:
+        """The result without the runtime's own secrets: what model, journal, checkpoint and events may hold.
+
+        Known values only. A text that merely looks like a secret is the workspace's business, and a file that is read must
+        come back as it is.
+        """
+        return replace(result, content=self._secrets.known(result.content), details=self._secrets.known(result.details))
 
     async def _began(self, site: Site) -> bool:
         """Whether the journal knows the call already; then what the file is now is for `_settle` to judge."""

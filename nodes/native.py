@@ -17,9 +17,10 @@ from typing import Any, Literal
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from checkpoints.clock import fresh_id
 from nodes.calls import Call
 from nodes.context import AgentContext
-from nodes.effects import Effects, Site, site_of
+from nodes.effects import NEVER_BEGAN, Effects, Site, site_of
 from nodes.events import Events
 from nodes.gate import Gate, answer_of
 from nodes.processes.errors import ProcessesError
@@ -31,9 +32,10 @@ from nodes.processes.verdict import Reason
 from nodes.sandbox import Sandboxes
 from nodes.state import NativeState, ToolTask
 from nodes.tools.execute import NO_SESSION, Execute, result_of, shell_argv, started_result
+from nodes.tools.live import LiveOutput
 from nodes.tools.tool import Emit, ToolResult
 
-NEVER_BEGAN = "The run was stopped while this command was being started; whatever had begun of it was killed."
+LOST = "containment lost, processes may be left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +55,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A command in the foreground, and where it runs."""
+    """A command in the foreground, where it runs, and where its end is to be told."""
 
+    task: ToolTask
     site: Site
     scope: Scope
+    emit: Emit
 
 
 class Native:
@@ -81,6 +85,7 @@ class Native:
         self._surroundings = surroundings
         self._held: dict[str, _Held] = {}
         self._settling: dict[str, set[asyncio.Task[None]]] = {}
+        self._notes: dict[str, list[str]] = {}
 
     async def spawn(self, state: NativeState, runtime: Runtime[AgentContext]) -> Command[Literal["watch", "__end__"]]:
         """Starts the command, unless the gate refuses it or the journal has its result already."""
@@ -92,19 +97,20 @@ class Native:
         known = await self._effects.enter(call, site)
         if known is not None:
             return _done(task, known)
-        self._events.emitter(runtime)("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
+        emit = self._events.emitter(runtime)
+        emit("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
         try:
             started = await self._started(call, site)
         except asyncio.CancelledError:
-            await self._settle(site, self._effects.finish(site, ToolResult(content=NEVER_BEGAN, is_error=True)))
+            await self._settle(site, self._finish(task, site, emit, ToolResult(content=NEVER_BEGAN, is_error=True)))
             raise
         if isinstance(started, ToolResult):
-            await self._effects.finish(site, started)
-            _completed(self._events.emitter(runtime), task, started)
-            return _done(task, started)
+            result = self._effects.clean(started)
+            await self._settle(site, self._finish(task, site, emit, result))
+            return _done(task, result)
         tag = started.identity.tag
-        self._held[tag] = _Held(site, started)
-        async with self._torn_down_when_cancelled(tag):
+        self._held[tag] = _Held(task, site, started, emit)
+        async with self._torn_down_when_it_fails(tag):
             await self._sandboxes.enter(site.session)
             await self._effects.identify(site, started.identity.record())
         return Command(update={"scope": tag}, goto="watch")
@@ -118,10 +124,10 @@ class Native:
         held = self._held.get(tag)
         if held is None:
             return Command(goto="spawn")
-        async with self._torn_down_when_cancelled(tag):
-            await _pass_on(held.scope, held.site.call_id, self._events.emitter(runtime))
+        async with self._torn_down_when_it_fails(tag):
+            await _pass_on(held.scope, held.site.call_id, held.emit)
             await held.scope.wait()
-        await self._let_go(tag)
+        await self._settle(held.site, self._let_go(tag))
         return Command(goto="reap")
 
     async def reap(self, state: NativeState, runtime: Runtime[AgentContext]) -> dict[str, Any]:
@@ -129,7 +135,6 @@ class Native:
         task = state["task"]
         result = await self._effects.enter(self._gate.checked(task), site_of(task))
         assert result is not None
-        _completed(self._events.emitter(runtime), task, result)
         return {"messages": [answer_of(task, result)]}
 
     def running_for(self, owner: str) -> list[str]:
@@ -142,11 +147,11 @@ class Native:
 
         Called after the run's graph task has ended, since LangGraph may end a run before a cancelled node's clean-up did.
         """
-        await asyncio.gather(*self._settling.pop(owner, ()))
-        mine = {tag: held.scope for tag, held in self._held.items() if held.site.owner == owner}
-        verdicts = await asyncio.gather(*(scope.stop(Reason.OWNER_ENDED) for scope in mine.values()))
-        await asyncio.gather(*(self._let_go(tag) for tag in mine))
-        return [f"{verdict.reason}: containment lost, processes may be left" for verdict in verdicts if not verdict.empty]
+        mine = {tag: held for tag, held in self._held.items() if held.site.owner == owner}
+        await asyncio.gather(*(held.scope.stop(Reason.OWNER_ENDED) for held in mine.values()))
+        ended = [self._settle(held.site, self._let_go(tag)) for tag, held in mine.items()]
+        await asyncio.gather(*ended, *self._settling.get(owner, ()), return_exceptions=True)  # what failed is in the notes
+        return self._notes.pop(owner, [])
 
     async def _started(self, call: Call, site: Site) -> Scope | ToolResult:
         """The command's scope; or a result, when it did not start or runs in the background."""
@@ -170,25 +175,37 @@ class Native:
             env=self._surroundings.environment(),
             timeout=arguments.timeout,
             confinement=self._surroundings.confine(site.workspace),
-            spill=self._surroundings.spill / f"{site.thread_id}-{site.call_id}.out",
+            spill=self._surroundings.spill / f"{site.thread_id}-{fresh_id()}.out",
             title=arguments.command[:200],
         )
 
     async def _let_go(self, tag: str) -> None:
         """Journals how a scope ended and forgets it. Once per scope, whoever comes first."""
         held = self._held.pop(tag, None)
-        if held is not None:
-            verdict = await held.scope.wait()
-            await self._effects.finish(held.site, result_of(verdict, held.scope.output, held.scope.spec.timeout))
+        if held is None:
+            return
+        verdict = await held.scope.wait()
+        if not verdict.contained:
+            self._note(held.site.owner, f"call {held.site.call_id}: {LOST}")
+        result = result_of(verdict, held.scope.output, held.scope.spec.timeout)
+        try:
+            await self._finish(held.task, held.site, held.emit, self._effects.clean(result))
+        finally:
             await self._sandboxes.leave(held.site.session)
 
+    async def _finish(self, task: ToolTask, site: Site, emit: Emit, result: ToolResult) -> None:
+        await self._effects.finish(site, result)
+        _completed(emit, task, result)
+
     @asynccontextmanager
-    async def _torn_down_when_cancelled(self, tag: str) -> AsyncIterator[None]:
+    async def _torn_down_when_it_fails(self, tag: str) -> AsyncIterator[None]:
+        """A cancellation above all; but a store that refuses the next step must not leave the command running either."""
         try:
             yield
-        except asyncio.CancelledError:
-            held = self._held[tag]
-            await self._settle(held.site, self._abandon(tag, held.scope))
+        except BaseException:
+            held = self._held.get(tag)
+            if held is not None:
+                await self._settle(held.site, self._abandon(tag, held.scope))
             raise
 
     async def _abandon(self, tag: str, scope: Scope) -> None:
@@ -199,13 +216,28 @@ class Native:
         """Does the clean-up of a cancelled step in a task that `stop_owner` waits for, should the step be cut short itself."""
         task = asyncio.create_task(work, name=f"settle-{site.call_id}")
         self._settling.setdefault(site.owner, set()).add(task)
+        task.add_done_callback(lambda done: self._settled(site, done))
         await outlast(task)
+
+    def _settled(self, site: Site, task: asyncio.Task[None]) -> None:
+        tasks = self._settling[site.owner]
+        tasks.discard(task)
+        if not tasks:
+            del self._settling[site.owner]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._note(site.owner, f"call {site.call_id}: how it ended could not be recorded: {error}")
+
+    def _note(self, owner: str, text: str) -> None:
+        self._notes.setdefault(owner, []).append(text)
 
 
 async def _pass_on(scope: Scope, call_id: str, emit: Emit) -> None:
+    live = LiveOutput(emit, call_id)
     async with aclosing(scope.lines()) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            emit("output", tool_call_id=call_id, text=batch.text, skipped=batch.skipped)
+            live.put(batch.text, batch.skipped)
+    live.close()
 
 
 def _completed(emit: Emit, task: ToolTask, result: ToolResult) -> None:

@@ -18,6 +18,7 @@ from nodes.state import ToolTask
 from nodes.tools.tool import CallSite, Effect, Emit, ToolResult
 
 CUT_SHORT = "The run was stopped while this call ran; what it had started was stopped, and its work may be half done."
+CUT = ToolResult(content=CUT_SHORT, is_error=True)
 
 
 class ToolStep:
@@ -44,24 +45,32 @@ class ToolStep:
         run = call.tool.run
         assert run is not None
         if call.tool.effect is Effect.NONE:
-            return await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+            return await self._shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
         known = await self._effects.enter(call, site, task["change"])
         if known is not None:
             return known
         try:
-            result = await _shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
+            result = await self._shown(call, emit, lambda: run(call.arguments, _call_site(site, emit)))
         except asyncio.CancelledError:
             # The tool has ended by now, by its contract; that it was cut short is its result.
-            await outlast(asyncio.ensure_future(self._effects.finish(site, ToolResult(content=CUT_SHORT, is_error=True))))
+            await outlast(asyncio.ensure_future(self._effects.finish(site, CUT)))
             raise
-        await self._effects.finish(site, result)
+        await outlast(asyncio.ensure_future(self._effects.finish(site, result)))
+        return result
+
+    async def _shown(self, call: Call, emit: Emit, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """Runs the work between its two events, also when it is cut short, and gives its result without secrets."""
+        emit("tool.start", tool_call_id=call.call_id, name=call.tool.name, args=call.arguments.model_dump(mode="json"))
+        try:
+            result = self._effects.clean(await work())
+        except asyncio.CancelledError:
+            _completed(call, emit, CUT)
+            raise
+        _completed(call, emit, result)
         return result
 
 
-async def _shown(call: Call, emit: Emit, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """Runs the work between its two events."""
-    emit("tool.start", tool_call_id=call.call_id, name=call.tool.name, args=call.arguments.model_dump(mode="json"))
-    result = await work()
+def _completed(call: Call, emit: Emit, result: ToolResult) -> None:
     emit(
         "tool.complete",
         tool_call_id=call.call_id,
@@ -70,7 +79,6 @@ async def _shown(call: Call, emit: Emit, work: Callable[[], Awaitable[ToolResult
         result=result.content,
         details=dict(result.details),
     )
-    return result
 
 
 def _call_site(site: Site, emit: Emit) -> CallSite:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from nodes.processes.output import BoundedText, Output, snapshot
+from nodes.processes.scrubbing import Scrubber
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -72,18 +73,23 @@ class Cell:
     """What has been heard of the running cell."""
 
     text: BoundedText
+    scrubber: Scrubber
     on_text: Callable[[str], None] | None
     fresh: bool
     error: CellError | None = None
 
     def say(self, text: str) -> None:
         """Takes a piece of text."""
-        self.text.feed(text.encode(errors="replace"))
-        if self.on_text is not None:
-            self.on_text(text)
+        self._keep(self.scrubber.feed(text.encode(errors="replace")))
+
+    def _keep(self, data: bytes) -> None:
+        self.text.feed(data)
+        if self.on_text is not None and data:
+            self.on_text(data.decode(errors="replace"))
 
     def result(self, status: CellStatus, broken: Broken | None = None) -> CellResult:
         """What is known now, as the cell's end."""
+        self._keep(self.scrubber.rest())
         known = CellResult(status=status, output=snapshot(self.text, None, 0), error=self.error, fresh=self.fresh)
         return replace(known, **asdict(broken)) if broken else known
 

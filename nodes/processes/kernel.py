@@ -130,7 +130,8 @@ class Kernel:
         async with self._turn:
             fresh = await self._ensure()
             assert self._live is not None
-            cell = Cell(BoundedText(self._spec.limits.head, self._spec.limits.tail), on_text, fresh)
+            text = BoundedText(self._spec.limits.head, self._spec.limits.tail)
+            cell = Cell(text, self._processes.secrets.scrubber(), on_text, fresh)
             return await self._run(self._live, code, cell, limit)
 
     async def stop(self, reason: Reason = Reason.OWNER_ENDED) -> Verdict | None:

@@ -19,6 +19,7 @@ from nodes.processes.errors import ClosedError, SpawnerFailedError, StartFailedE
 from nodes.processes.forkserver import wire
 from nodes.processes.recovery import TAG
 from nodes.processes.scope import Scope, UnbornError, outlast
+from nodes.processes.scrubbing import Secrets
 from nodes.processes.spawner_link import SpawnerLink
 from nodes.processes.spec import ScopeSpec
 from nodes.processes.verdict import Reason, Verdict
@@ -47,9 +48,13 @@ class Processes:
     """The scopes of one runtime. Belongs to one event loop; `close` it, or use it as an async context manager.
 
     The spawner starts with the first scope, and again when somebody killed it.
+
+    Args:
+        secrets: What is taken out of the output of every scope, before anything of it is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self.secrets = secrets or Secrets()
         self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="checkrein-processes")
         self._link: asyncio.Task[SpawnerLink] | None = None
         self._active: dict[str, Scope] = {}
@@ -187,7 +192,7 @@ class Processes:
         except OSError as error:
             raise StartFailedError(error.strerror or str(error)) from error
         ours.setblocking(False)
-        scope = Scope(spec, tag, ours, read, self._executor, self._drop)
+        scope = Scope(spec, tag, ours, read, self.secrets.scrubber(), self._executor, self._drop)
         self._active[tag] = scope
         stdout = write if streams.stdout is None else streams.stdout
         return scope, [body, stdin, stdout, write, theirs.fileno()]

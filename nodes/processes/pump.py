@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from nodes.processes.output import BoundedText, LiveBuffer, Output, snapshot
+from nodes.processes.scrubbing import Scrubber
 from nodes.processes.spec import OutputLimits
 
 _PIECE = 1 << 16
@@ -63,11 +64,18 @@ class Pump:
     """
 
     def __init__(
-        self, descriptor: int, limits: OutputLimits, spill: Path | None, executor: Executor, over: Callable[[], None]
+        self,
+        descriptor: int,
+        limits: OutputLimits,
+        spill: Path | None,
+        scrubber: Scrubber,
+        executor: Executor,
+        over: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._limits = limits
+        self._scrubber = scrubber
         self._executor = executor
         self._over = over
         self._spill = Spill(spill, limits.spill) if spill else None
@@ -99,10 +107,12 @@ class Pump:
             return None
         if not data:
             return None
-        self._take(data)
+        self._take(self._scrubber.feed(data))
         return True
 
     def _take(self, data: bytes) -> None:
+        if not data:
+            return
         before = None if self.text.overflowed else self.text.kept()
         self.text.feed(data)
         self.live.feed(data)
@@ -150,5 +160,8 @@ class Pump:
         while self._writing is not None or (self.text.total_bytes <= last and self._read()):
             if self._writing is not None:
                 await asyncio.wait([self._writing])
+        self._take(self._scrubber.rest())
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
         if self._spill is not None:
             await self._loop.run_in_executor(self._executor, self._spill.close)

@@ -132,10 +132,12 @@ class Registry:
     async def stop_owner(self, owner: str, reason: Reason = Reason.OWNER_ENDED) -> tuple[Verdict, ...]:
         """Ends all of an owner's scopes at once and forgets the owner, also what it is just starting.
 
-        Every scope is stopped whatever becomes of the others, and a cancellation goes through only afterwards.
+        Every scope is stopped whatever becomes of the others, and a cancellation goes through only afterwards. The verdicts
+        are of those that ran and of those that had ended without a proof.
         """
         owned = self._owners.pop(owner, _Owned())
-        running = [background.scope for background in owned.scopes.values() if background.scope.verdict is None]
-        stops: asyncio.Future[list[Verdict]] = asyncio.gather(*(scope.stop(reason) for scope in running))
+        scopes = [background.scope for background in owned.scopes.values()]
+        unproven = [scope for scope in scopes if scope.verdict is None or not scope.verdict.empty]
+        stops: asyncio.Future[list[Verdict]] = asyncio.gather(*(scope.stop(reason) for scope in unproven))
         verdicts = await outlast(stops)
         return tuple(verdicts)

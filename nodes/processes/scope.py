@@ -16,6 +16,7 @@ from nodes.processes.forkserver.wire import Lines
 from nodes.processes.output import LiveLines, Output
 from nodes.processes.pump import Pump
 from nodes.processes.recovery import end_recorded
+from nodes.processes.scrubbing import Scrubber
 from nodes.processes.spec import ScopeSpec
 from nodes.processes.verdict import Identity, Reason, Rung, Verdict
 
@@ -60,6 +61,7 @@ class Scope:
         tag: str,
         control: socket.socket,
         output: int,
+        scrubber: Scrubber,
         executor: Executor,
         ended: Callable[[Scope], None],
     ) -> None:
@@ -77,7 +79,7 @@ class Scope:
         self._closing: asyncio.Task[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self.spec = spec
-        self._pump = Pump(output, spec.limits, spec.spill, executor, self._on_too_much)
+        self._pump = Pump(output, spec.limits, spec.spill, scrubber, executor, self._on_too_much)
         self._loop.add_reader(control.fileno(), self._on_control)
 
     @property

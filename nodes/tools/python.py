@@ -14,6 +14,7 @@ from nodes.processes.kernel import Kernel, KernelSpec
 from nodes.processes.processes import Processes
 from nodes.processes.verdict import Reason
 from nodes.sandbox import Sandboxes
+from nodes.tools.live import LiveOutput
 from nodes.tools.tool import Arguments, CallSite, Effect, Tool, ToolResult
 
 
@@ -32,6 +33,7 @@ class Kernels:
         self._specify = specify
         self._sandboxes = sandboxes
         self._kernels: dict[str, Kernel] = {}
+        self._lost: set[str] = set()
 
     def tool(self) -> Tool:
         """The tool."""
@@ -50,10 +52,12 @@ class Kernels:
         return ["python"] if kernel is not None and kernel.scope is not None else []
 
     async def stop_owner(self, owner: str) -> bool:
-        """Ends an owner's kernel; True when nothing of it is left for certain."""
+        """Ends an owner's kernel; True when nothing of it, nor of any cell that it ever had, is left for certain."""
         kernel = self._kernels.pop(owner, None)
         verdict = await kernel.stop(Reason.OWNER_ENDED) if kernel is not None else None
-        return verdict is None or verdict.empty
+        contained = owner not in self._lost and (verdict is None or verdict.empty)
+        self._lost.discard(owner)
+        return contained
 
     async def close(self) -> None:
         """Ends every kernel."""
@@ -62,18 +66,24 @@ class Kernels:
     async def _run(self, arguments: RunPython, site: CallSite) -> ToolResult:
         owner = site.session or site.owner
         kernel = self._kernels.setdefault(owner, Kernel(self._processes, self._specify(site.workspace)))
+        live = LiveOutput(site.emit, site.call_id)
         await self._sandboxes.enter(site.session)
         try:
-            result = await kernel.execute(
-                arguments.code,
-                limit=arguments.timeout,
-                on_text=lambda text: site.emit("output", tool_call_id=site.call_id, text=text, skipped=0),
-            )
+            result = await kernel.execute(arguments.code, limit=arguments.timeout, on_text=live.put)
         except ProcessesError as error:
             return ToolResult(content=f"{error} {error.hint}".strip(), is_error=True)
+        except asyncio.CancelledError:
+            self._look(site.owner, kernel.last_interruption)
+            raise
         finally:
+            live.close()
             await self._sandboxes.leave(site.session)
+        self._look(site.owner, result)
         return _shown(result)
+
+    def _look(self, owner: str, ended: CellResult | None) -> None:
+        if ended is not None and not ended.empty:
+            self._lost.add(owner)
 
 
 def _shown(result: CellResult) -> ToolResult:

@@ -24,6 +24,7 @@ from nodes.processes.forkserver import tree
 from nodes.processes.processes import Processes
 from nodes.processes.recovery import stop_recorded
 from nodes.processes.scope import Scope
+from nodes.processes.scrubbing import Secrets
 from nodes.processes.verdict import Identity, Reason, Rung
 from tests.processes import corpus
 from tests.processes.corpus import PROGRAMS, beats, marked
@@ -173,7 +174,7 @@ async def test_a_guard_that_vanishes_around_the_start_leaves_it_unknown_whether_
     read, write = os.pipe()
     os.close(write)
     with ThreadPoolExecutor(1) as threads:
-        scope = Scope(shell(":"), "tag", ours, read, threads, lambda ended: None)
+        scope = Scope(shell(":"), "tag", ours, read, Secrets().scrubber(), threads, lambda ended: None)
         theirs.send(b'{"guard": 4194303, "birth": 1}\n')
         theirs.close()
         with pytest.raises(StartUnknownError):
