@@ -38,6 +38,17 @@ class ReviewModeError(UsageError):
         self.hint = "Answer under the stored mode; a new task may choose another one."
 
 
+class JumpError(UsageError):
+    """An answer that also says where the graph goes on or what is written into its state: a way round what waits."""
+
+    code = "jump"
+    hint = "Send the answer alone, or a new message."
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(f"The input for thread {thread_id} carries a jump or an update. What waits there waits still.")
+
+
 class Runtime:
     """Starts runs and keeps them. Use `close` (or the client's context manager) so that nothing is left behind."""
 
@@ -75,7 +86,9 @@ class Runtime:
             StaleFenceError: The thread has had another run since the grant was signed.
             CheckpointMovedError: The thread's newest checkpoint is not the grant's.
             ReviewModeError: A resume under another mode than the stored one.
+            JumpError: A command that does more than answer.
         """
+        _answers_only(value)
         verified = self.authority.verify(grant, value)
         thread = await self._ledger.thread(value.checkpoint_thread_id)
         _still_there(verified.preparation, thread)
@@ -95,6 +108,7 @@ class Runtime:
         """
         grant = self.authority.check(admission)
         quote = admission.quote
+        _answers_only(quote.input)
         answers = await self._answers(quote.input, grant)
         new = _new_run(quote, self.owner_id, self._clock.now(), await self._resumed(quote.input, answers))
         record = await self._ledger.admit(new, _use(grant), answers)
@@ -200,6 +214,12 @@ def _still_there(preparation: Preparation, thread: ThreadInfo | None) -> None:
         raise CheckpointMovedError(
             preparation.checkpoint_thread_id, expected=preparation.checkpoint_snapshot_id, found=checkpoint
         )
+
+
+def _answers_only(value: AgentInput) -> None:
+    command = value.value
+    if isinstance(command, Command) and (command.goto or command.update is not None or command.graph is not None):
+        raise JumpError(value.checkpoint_thread_id)
 
 
 def _use(grant: Grant) -> GrantUse:

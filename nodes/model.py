@@ -44,6 +44,9 @@ class Model:
         reply = answered.message
         emit("model_reply", id=reply.id or "", tool_calls=_calls_in(reply))
         spent = counted(state["spent"], answered, context, emit)
+        if spent["turns"] == 1:
+            for note in await self._gate.judge.notes(state["admitted"]):
+                emit("policy_note", text=note)
         update: dict[str, Any] = {"messages": [reply], "spent": spent, "pinned": answered.model}
         over = exceeded(spent, context)
         return update | {"exit_reason": over} if over else update
