@@ -46,7 +46,7 @@ class Store:
         self.clock = clock
         self.redact = redact
         self._backend = backend
-        self._writer = GroupWriter("checkrein-writer", backend.writer)
+        self._writer = GroupWriter("checkrein-writer", backend.name, backend.writer)
         self._readers = ReaderPool("checkrein-reader", backend.reader, size=readers)
         self.signals = Signals()
         self._lost: dict[str, BaseException] = {}
@@ -202,13 +202,19 @@ async def open_store(
 
 
 async def _to_the_end(step: Callable[[], None]) -> None:
-    """Runs a blocking step in a thread; a cancellation waits for it and then goes through, so that no thread is left."""
-    running = asyncio.ensure_future(asyncio.to_thread(step))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
+    """Runs a blocking step in a thread; cancellations wait for it and then go through, so that no thread is left."""
+    # A future and no task: `asyncio.run` cancels every task when it ends, and this step may not be let go of.
+    running = asyncio.get_running_loop().run_in_executor(None, step)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        running.exception()  # It is the cancellation that the caller hears of.
+        raise cancelled
+    running.result()
 
 
 def _bind(operation: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[Tx], T]:

@@ -8,15 +8,17 @@ figures behind this are about 0.3 ms for a commit of one row and of ten).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from checkpoints.run_errors import StaleFenceError
-from checkpoints.store_errors import StoreError
+from checkpoints.store_errors import StoreClosedError, StoreError
 from checkpoints.tickets import Ticket, settle_all
 
 BATCH = 512
@@ -87,20 +89,24 @@ class GroupWriter:
 
     Args:
         name: The thread's name.
+        store: The store's name, for errors.
         connect: Opens the connection, in the writer thread.
         attempts: How often a lost batch is run in all before its operations fail.
     """
 
-    def __init__(self, name: str, connect: Callable[[], WriteConnection], *, attempts: int = 5) -> None:
+    def __init__(self, name: str, store: str, connect: Callable[[], WriteConnection], *, attempts: int = 5) -> None:
         self.stats = WriterStats()
+        self._store_name = store
         self._connect = connect
         self._attempts = attempts
         self._tickets: deque[Ticket] = deque()
         # A SimpleQueue because its put never blocks, so the event loop may call it.
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._waking: set[asyncio.AbstractEventLoop] = set()
-        self._dozing = False
+        # Loops that have a wake-up under way, at once or after a moment; a loop that ends takes its own along.
+        self._waking: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        self._dozing: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         self._busy = False
+        self._ended = False
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -130,22 +136,22 @@ class GroupWriter:
         lazy ticket waits `LAZY_SECONDS` for something less patient to take it along.
         """
         self._tickets.append(ticket)
+        if self._ended:
+            self._refuse()
+            return
         loop = ticket.loop
         if loop is None:
             self._signals.put(True)
         elif lazy:
-            if not self._dozing:
-                self._dozing = True
-                loop.call_later(LAZY_SECONDS, self._wake, None)
+            if loop not in self._dozing:
+                self._dozing.add(loop)
+                loop.call_later(LAZY_SECONDS, self._wake, loop, self._dozing)
         elif loop not in self._waking:
             self._waking.add(loop)
-            loop.call_soon(self._wake, loop)
+            loop.call_soon(self._wake, loop, self._waking)
 
-    def _wake(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        if loop is None:
-            self._dozing = False
-        else:
-            self._waking.discard(loop)
+    def _wake(self, loop: asyncio.AbstractEventLoop, under_way: weakref.WeakSet[asyncio.AbstractEventLoop]) -> None:
+        under_way.discard(loop)
         if self._tickets:
             self._signals.put(True)
 
@@ -164,7 +170,19 @@ class GroupWriter:
                     step = self._compact if self._tickets[0].operation is COMPACT else self._commit_batch
                     step(connection)
         finally:
+            self._ended = True
+            self._refuse()
             connection.close()
+
+    def _refuse(self) -> None:
+        """Answers tickets that came too late: nobody may wait for a writer that has ended."""
+        late: list[Ticket] = []
+        while self._tickets:
+            # Two threads may empty the queue at once, so its length is no promise.
+            with contextlib.suppress(IndexError):
+                late.append(self._tickets.popleft())
+        self._fail(late, StoreClosedError(self._store_name))
+        settle_all(late)
 
     def _compact(self, connection: WriteConnection) -> None:
         """Runs the ticket at the head of the queue by itself, between two batches."""
