@@ -24,6 +24,7 @@ from checkpoints.packing import Sealer, long_id, short_id
 from checkpoints.serializer import StrictSerializer, TypeRefusedError
 from checkpoints.store_errors import IntegrityError
 from checkpoints.tx import Tx
+from checkpoints.versions import packed, unpacked
 
 BLOB_BYTES = 768
 """Values from this size on are stored apart, so that one that does not change is not written again each step."""
@@ -73,8 +74,8 @@ class CheckpointCodec:
                 _short_time(checkpoint["ts"]),
                 serde.dumps_typed(metadata)[1],
                 [entry for _, entry in entries.values()],
-                versions,
-                checkpoint["versions_seen"],
+                packed(versions),
+                {node: packed(seen) for node, seen in checkpoint["versions_seen"].items()},
                 checkpoint.get("updated_channels"),
             ],
             "checkpoint",
@@ -136,8 +137,8 @@ class CheckpointCodec:
             id=long_id(row.checkpoint_id),
             ts=_long_time(ts),
             channel_values=self.values(serde, tx, row, entries),
-            channel_versions=cast(ChannelVersions, versions),
-            versions_seen=seen,
+            channel_versions=cast(ChannelVersions, unpacked(versions)),
+            versions_seen={node: unpacked(by_channel) for node, by_channel in seen.items()},
             updated_channels=updated,
         )
         return checkpoint, self._load(serde, row, ("msgpack", meta))

@@ -33,6 +33,7 @@ from checkpoints.serializer import StrictSerializer
 from checkpoints.store import Store
 from checkpoints.tx import Tx
 from checkpoints.upkeep import Upkeep
+from checkpoints.versions import next_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class _CheckpointToPut:
     entries: dict[str, tuple[Any, Entry]]
 
 
-class ThreadSaver(BaseCheckpointSaver[int]):
+class ThreadSaver(BaseCheckpointSaver[str]):
     """Saves the checkpoints of every thread in a store.
 
     The fence of a run travels as `config["configurable"][FENCE_KEY]` (a `Fence`) and is checked in the transaction of every
@@ -61,6 +62,11 @@ class ThreadSaver(BaseCheckpointSaver[int]):
         self.store = store
         self._codec = CheckpointCodec(store.sealer)
         self._upkeep = Upkeep(self._codec, self.serde)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """The version after this one, in the form of LangGraph's own savers and its server."""
+        following: str = next_version(current)
+        return following
 
     async def aput(
         self,

@@ -36,6 +36,9 @@ CREDENTIALS = (
 )
 """Below the home folder: keys, tokens, password stores and browser profiles."""
 
+TEMPORARY = (Path(tempfile.gettempdir()), Path("/var/tmp"))  # noqa: S108 - the folder itself is what is granted
+"""Where commands may put temporary files. Looked up once, since that blocks."""
+
 
 def default_confinement(
     workspace: Path,
@@ -58,9 +61,8 @@ def default_confinement(
         network: Whether TCP connections are allowed.
         required: Whether to refuse to run where the kernel cannot do all of it.
     """
-    temporary = (Path(tempfile.gettempdir()), Path("/var/tmp"))  # noqa: S108 - the folder itself is what is granted
     return Confinement(
-        writable=_texts((workspace, *temporary, *writable)),
+        writable=_texts((workspace, *TEMPORARY, *writable)),
         hidden=_texts((*store, *(home / name for name in CREDENTIALS), *hidden)),
         network=network,
         required=required,

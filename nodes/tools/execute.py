@@ -15,6 +15,9 @@ from nodes.tools.tool import Arguments, Effect, Tool, ToolResult
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 86_400.0
 
+SHELL = shutil.which("bash") or "/bin/sh"
+"""bash, whose grammar the policy judges, or the system's shell without it. Looked up once, since that blocks."""
+
 
 class Execute(Arguments):
     """Arguments of execute."""
@@ -46,8 +49,8 @@ def execute_tool() -> Tool:
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
-    """The program that reads the command line: bash, whose grammar the policy judges, or the system's shell without it."""
-    return (shutil.which("bash") or "/bin/sh", "-c", command)
+    """The program that reads the command line."""
+    return (SHELL, "-c", command)
 
 
 NO_SESSION = "This run works in no sandbox session, so a command cannot be kept for one. It did not start."
