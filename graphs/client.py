@@ -110,6 +110,7 @@ def mcp_ground(settings: Settings) -> Ground:
         spill=settings.spill,
         environment=os.environ,
         note=logger.warning,
+        listings=settings.home / "mcp",
     )
 
 
