@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from checkpoints.records import Approval
@@ -15,7 +16,7 @@ from graphs.cli.jsonlines import mute
 from graphs.cli.keyboard import Keyboard
 from graphs.cli.prompt import Decision, ask, asked_in, show
 from graphs.run import Run
-from graphs.service import AnswerError, Service
+from graphs.service import AnswerError, Granted, Service
 from nodes.context import AgentContext
 from nodes.display import escape_line
 
@@ -47,40 +48,49 @@ async def watch(desk: Desk, service: Service, run: Run) -> Mapping[str, Any]:
     Raises:
         RunLostError: Another process took the run over.
     """
+    with cancelled_by_signals(desk, service, [run]):
+        return await shown_to_its_end(desk, run)
+
+
+async def shown_to_its_end(desk: Desk, run: Run) -> Mapping[str, Any]:
+    """What `watch` does, under signals that the caller has taken over.
+
+    Raises:
+        RunLostError: Another process took the run over.
+    """
     ending: Mapping[str, Any] = {}
-    with _cancelled_by_signals(desk, service, run):
-        try:
-            async with desk.face.live():
-                async for event in run.stream():
-                    desk.face.event(event)
-                    ending = event.payload
-        except BrokenPipeError:
-            mute()
-            return {"outcome": await run.cancel(UNWATCHED)}
-        await run.wait_stopped()
+    try:
+        async with desk.face.live():
+            async for event in run.stream():
+                desk.face.event(event)
+                ending = event.payload
+    except BrokenPipeError:
+        mute()
+        return {"outcome": await run.cancel(UNWATCHED)}
+    await run.wait_stopped()
     return ending
 
 
 @contextmanager
-def _cancelled_by_signals(desk: Desk, service: Service, run: Run) -> Iterator[None]:
-    """The first signal cancels the run and says so; every later one says what is still waited for."""
+def cancelled_by_signals(desk: Desk, service: Service, runs: Sequence[Run]) -> Iterator[None]:
+    """The first signal cancels the runs and says so; every later one says what is still waited for."""
     cancelling: list[asyncio.Task[str]] = []
 
     def stop(reason: str) -> None:
         if cancelling:
             desk.face.say(
-                f"Still waiting for: {'; '.join(_remaining(desk, service, run)) or 'the ending to be recorded'}.", "bad"
+                f"Still waiting for: {'; '.join(_remaining(desk, service, runs)) or 'the ending to be recorded'}.", "bad"
             )
             return
-        cancelling.append(asyncio.create_task(run.cancel(reason), name=f"cancel of run {run.run_id}"))
+        cancelling.extend(asyncio.create_task(run.cancel(reason), name=f"cancel of run {run.run_id}") for run in runs)
         desk.face.say(f"Cancelling ({reason}). Once more says what it still waits for.", "bad")
 
     with desk.stops.handled_by(stop):
         yield
 
 
-def _remaining(desk: Desk, service: Service, run: Run) -> Sequence[str]:
-    return [*service.waiting_for(run.run_id), *desk.face.open_steps()]
+def _remaining(desk: Desk, service: Service, runs: Sequence[Run]) -> Sequence[str]:
+    return [*(title for run in runs for title in service.waiting_for(run.run_id)), *desk.face.open_steps()]
 
 
 async def answered(desk: Desk, service: Service, thread_id: str, context: AgentContext, *, asking: bool = True) -> Run | None:
@@ -94,7 +104,7 @@ async def answered(desk: Desk, service: Service, thread_id: str, context: AgentC
         if decisions is None:
             return None
         try:
-            return await decided(service, approval, decisions, context)
+            return await decided(desk, service, approval, decisions, context)
         except AnswerError as error:
             desk.face.say(f"{escape_line(str(error))} {escape_line(error.hint)}", "bad")
 
@@ -112,9 +122,30 @@ async def pending(service: Service, name: str) -> Approval:
     return view.pending[0]
 
 
-async def decided(service: Service, approval: Approval, decisions: Sequence[Decision], context: AgentContext) -> Run:
+async def decided(
+    desk: Desk, service: Service, approval: Approval, decisions: Sequence[Decision], context: AgentContext
+) -> Run:
     """Answers one approval. Everything that the thread has stored is left to it; only what a resume needs goes along."""
-    return await service.decide(approval.thread_id, decisions, interrupt_id=approval.interrupt_id, context=context)
+    return await service.decide(
+        approval.thread_id,
+        decisions,
+        interrupt_id=approval.interrupt_id,
+        context=context,
+        subject=desk.subject,
+        granted=lambda made: _tell_granted(desk, made),
+    )
+
+
+def _tell_granted(desk: Desk, made: Granted) -> None:
+    """Says what became of an answer that was to be remembered."""
+    if desk.face.reports:
+        desk.face.rows("granted", [asdict(made)])
+    elif made.rules:
+        where = "in this thread" if made.scope == "session" else "everywhere"
+        desk.face.say(f"From now on exactly this runs unasked {where}; `checkrein rules list` shows it.", "bad")
+    else:
+        call = f"{escape_line(made.tool)} ({escape_line(made.tool_call_id)})"
+        desk.face.say(f"No rule can name all that this call of {call} does, so nothing was remembered: it asks again.", "bad")
 
 
 def left_pending(desk: Desk, thread_id: str) -> Exit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +22,27 @@ from graphs.service import Service
 from nodes.context import AgentContext
 from nodes.models.script import Script
 from nodes.models.scripted import ScriptedModel
+
+STARTS = frozenset({"run", "record"})
+"""Commands that start a task and so choose its workspace."""
+
+OPTIONS = (
+    "model",
+    "base_url",
+    "review_mode",
+    "sandbox",
+    "instructions",
+    "finite",
+    "unattended",
+    "yolo",
+    "max_turns",
+    "max_tool_calls",
+    "max_tokens",
+    "max_cost",
+    "approval_timeout",
+    "timeout",
+)
+"""Options that are a field of the context, by the field's name."""
 
 SCRIPTED = "scripted"
 """What a scripted model is called when no name is given: it answers to every name."""
@@ -62,6 +85,14 @@ class Desk:
     face: Face
     stops: Stops
 
+    @property
+    def subject(self) -> str:
+        """Who works here, as the operating system knows them: who asks for runs and decides about calls."""
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):  # no name in the environment and none for the number
+            return f"uid {os.getuid()}"
+
     @asynccontextmanager
     async def service(self) -> AsyncIterator[Service]:
         """The verbs over the store that was named. What still runs at the end of the block is cancelled and waited for."""
@@ -99,10 +130,11 @@ def workspace_of(args: argparse.Namespace) -> str:
 
 def _chosen(args: argparse.Namespace) -> dict[str, Any]:
     """The options that were given; one that was not keeps the context's default and counts as not chosen."""
-    names = ("model", "base_url", "review_mode", "instructions", "max_turns", "max_tool_calls", "timeout")
-    given = {name: getattr(args, name, None) for name in names}
+    given = {name: getattr(args, name, None) for name in OPTIONS}
     options = {name: value for name, value in given.items() if value is not None}
-    return options | ({"workspace": workspace_of(args)} if args.command == "run" else {})
+    # A sandbox session knows its workspace, and a new one makes a folder of its own.
+    chooses = args.command in STARTS and (args.workspace or not args.sandbox)
+    return options | ({"workspace": workspace_of(args)} if chooses else {})
 
 
 def _context(options: dict[str, Any]) -> AgentContext:
@@ -110,4 +142,6 @@ def _context(options: dict[str, Any]) -> AgentContext:
         return AgentContext.model_validate(options)
     except ValidationError as error:
         fault = error.errors()[0]
-        raise OptionError(f"--{str(fault['loc'][0]).replace('_', '-')}", str(fault["msg"])) from error
+        # A fault of no one option is the posture's: how `--unattended` goes with the others.
+        option = str(fault["loc"][0]) if fault["loc"] else "unattended"
+        raise OptionError(f"--{option.replace('_', '-')}", str(fault["msg"]).removeprefix("Value error, ")) from error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from checkpoints.clock import SystemClock
 from checkpoints.errors import CheckreinError
-from graphs.cli.commands import checking, deciding, demonstrating, endings, running, serving, views
+from graphs.cli.commands import checking, deciding, demonstrating, endings, keeping, running, serving, views
 from graphs.cli.desk import Desk
 from graphs.cli.exits import Exit, of_error
 from graphs.cli.face import Face, complain
@@ -23,6 +23,9 @@ from nodes.display import escape_line
 
 COMMANDS: Mapping[str, Callable[[Desk], Awaitable[Exit]]] = {
     "run": running.run,
+    "record": running.run,
+    "resume": running.resume,
+    "recover": running.recover,
     "approve": deciding.approve,
     "reject": deciding.reject,
     "edit": deciding.edit,
@@ -35,6 +38,14 @@ COMMANDS: Mapping[str, Callable[[Desk], Awaitable[Exit]]] = {
     "graph": views.graph,
     "cancel": endings.cancel,
     "delete": endings.delete,
+    "store stats": keeping.stats,
+    "store prune": keeping.prune,
+    "store export": keeping.export,
+    "store import": keeping.imported,
+    "rules list": keeping.list_rules,
+    "rules revoke": keeping.revoke,
+    "sessions list": keeping.list_sessions,
+    "sessions delete": keeping.delete_sessions,
     "demo": demonstrating.demo,
     "doctor": checking.doctor,
     "model": serving.model,
@@ -79,11 +90,16 @@ async def _performed(args: argparse.Namespace, face: Face) -> Exit:
     stops = Stops()
     with stops.installed():
         try:
-            return await COMMANDS[args.command](Desk(args, face, stops))
+            return await COMMANDS[_named(args)](Desk(args, face, stops))
         except asyncio.CancelledError:
             if stops.status is None:
                 raise
             raise InterruptedBySignalError(stops.status) from None
+
+
+def _named(args: argparse.Namespace) -> str:
+    """The command's name, with the action of one that has several."""
+    return f"{args.command} {args.action}" if "action" in args else str(args.command)
 
 
 class UnexpectedError(CheckreinError):

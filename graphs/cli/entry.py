@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from graphs.cli.arguments import CommandLineError
 from graphs.cli.exits import Exit
 from graphs.cli.jsonlines import error_record, mute, write_line
-from graphs.cli.parser import CommandLineError, parse
+from graphs.cli.parser import parse
 
 _TERMINAL, _PIPE = "graphs.cli.on_terminal", "graphs.cli.on_pipe"
 

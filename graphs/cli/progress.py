@@ -39,6 +39,7 @@ LIMITS = {
     "max_tool_calls": "tool calls",
     "max_tokens": "tokens",
     "max_cost": "US dollars",
+    "timeout": "seconds",
 }
 
 

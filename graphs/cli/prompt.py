@@ -12,11 +12,14 @@ from graphs.cli.face import Face
 from graphs.cli.keyboard import ReadLine
 from nodes.display import describe, escape_line, shown
 
-Word = Literal["approve", "edit", "reject", "respond", "later"]
+Word = Literal["approve", "approve session", "approve always", "edit", "reject", "respond", "later"]
+Memory = Literal["session", "always"]
 
 WORDS: Mapping[str, Word] = {
     "approve": "approve",
     "yes": "approve",
+    "approve session": "approve session",
+    "approve always": "approve always",
     "edit": "edit",
     "reject": "reject",
     "no": "reject",
@@ -33,7 +36,7 @@ Decision = dict[str, Any]
 
 def word_of(line: str | None) -> Word | None:
     """The word that a line means, `later` for the end of input, None for a line that means nothing."""
-    return "later" if line is None else WORDS.get(line.strip().lower())
+    return "later" if line is None else WORDS.get(" ".join(line.lower().split()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class _Conversation:
             word = word_of(await self._line(f"{call.name}{place}: {words}? "))
             if word == "later":
                 raise _Left
-            if word is None or word not in call.allowed:
+            if word is None or word.split()[0] not in call.allowed:
                 self._face.say(f"Nothing was decided. Type one of these words: {words}.", "bad")
                 continue
             decision = await self._details(call, word)
@@ -145,6 +148,10 @@ class _Conversation:
                 return respond_of(call, message) if message else None
             case "edit":
                 return await self._edited(call)
+            case "approve session":
+                return approve_of(call, "session")
+            case "approve always":
+                return approve_of(call, "always")
             case _:
                 return approve_of(call)
 
@@ -219,9 +226,9 @@ def _warn(face: Face, warnings: Sequence[str]) -> None:
         face.say(f"  WARNING: {warning}", "bad")
 
 
-def approve_of(call: Asked) -> Decision:
-    """The decision that a call runs as it was shown."""
-    return {"type": "approve", **call.seen}
+def approve_of(call: Asked, remember: Memory | None = None) -> Decision:
+    """The decision that a call runs as it was shown, and that the same call need not ask again."""
+    return {"type": "approve", **call.seen, **({"remember": remember} if remember else {})}
 
 
 def reject_of(call: Asked, reason: str) -> Decision:

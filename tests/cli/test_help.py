@@ -10,8 +10,9 @@ import pytest
 
 from checkpoints.errors import CheckreinError, ConflictError, UsageError
 from checkpoints.status import OUTCOMES
+from graphs.cli.arguments import CommandLineError
 from graphs.cli.exits import MEANINGS, Exit, of_error, of_outcome
-from graphs.cli.parser import VERSION, CommandLineError, parse
+from graphs.cli.parser import VERSION, parse
 from tests.cli.command import ROOT
 
 HEAVY = (
@@ -28,7 +29,9 @@ HEAVY = (
 )
 COMMANDS = (
     *("run", "approve", "reject", "edit", "respond", "decide", "list", "inbox", "show", "follow", "graph", "cancel", "delete"),
-    *("demo", "doctor", "model"),
+    *("demo", "doctor", "model", "record", "resume", "recover", "store", "rules", "sessions"),
+    *("store stats", "store prune", "store export", "store import"),
+    *("rules list", "rules revoke", "sessions list", "sessions delete"),
 )
 LOADED = """
 import sys
@@ -57,7 +60,7 @@ def test_help_version_and_mistakes_load_nothing_heavy(words: tuple[str, ...]) ->
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse([command, "--help"])
+        parse([*command.split(), "--help"])
     assert ended.value.code == 0
     assert f"usage: checkrein {command}" in capsys.readouterr().out
 
@@ -100,6 +103,13 @@ def test_global_options_stand_before_or_after_the_command() -> None:
         ["decide"],
         ["model", "f", "--port", "70000"],
         ["list", "--lim", "3"],
+        ["store"],
+        ["store", "prune", "--older-than", "30"],
+        ["store", "prune", "--keep", "-1"],
+        ["rules", "revoke"],
+        ["approve", "t", "--remember", "forever"],
+        ["run", "x", "--max-cost", "0"],
+        ["record", "x"],
     ],
 )
 def test_a_call_that_cannot_be_meant_is_refused(words: list[str]) -> None:
@@ -115,6 +125,7 @@ def test_help_loads_a_handful_of_small_modules_of_ours() -> None:
         "checkpoints.errors",
         "graphs",
         "graphs.cli",
+        "graphs.cli.arguments",
         "graphs.cli.entry",
         "graphs.cli.exits",
         "graphs.cli.jsonlines",

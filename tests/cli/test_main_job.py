@@ -72,7 +72,7 @@ async def test_every_call_of_a_message_is_decided_in_its_own_way(checkrein: Chec
         [waiting] = first.last["payload"]["pending_interrupts"]
         assert "+as asked" in waiting["value"]["action_requests"][2]["description"], "a file edit is shown as its diff"
         wrong = [
-            ("approve", thread, "first"),
+            ("approve", thread, "--call", "first"),
             ("decide", thread, "--decisions", json.dumps([*decisions[:2], {"type": "dance"}])),
         ]
         for words in wrong:

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkpoints.errors import UsageError
+from checkpoints.errors import CheckreinError, UsageError
 from checkpoints.records import Approval
 from graphs.cli.commands.views import approval_row
 from graphs.cli.conversation import answered, converse, decided, left_pending, pending
 from graphs.cli.desk import Desk, OptionError
-from graphs.cli.exits import Exit
+from graphs.cli.exits import Exit, of_error
+from graphs.cli.face import complain
 from graphs.cli.prompt import (
     ArgumentsError,
     Asked,
@@ -28,6 +29,8 @@ from graphs.cli.prompt import (
     show,
     show_edit,
 )
+from graphs.service import Service
+from nodes.context import AgentContext
 
 Decide = Callable[[Desk, Sequence[Asked]], Awaitable[list[Decision]]]
 
@@ -44,29 +47,36 @@ class CommandLessError(UsageError):
 
 
 async def approve(desk: Desk) -> Exit:
-    """Approves what was named, or all that waits."""
-    return await _decide(desk, _approvals)
+    """Approves what was named, or all that waits on the threads.
+
+    Raises:
+        OptionError: Calls are named, and several threads.
+    """
+    if desk.args.calls and len(desk.args.threads) > 1:
+        problem = "it names calls of one thread, and several threads are named"
+        raise OptionError("--call", problem, "Decide one thread at a time.")
+    return await _decide(desk, desk.args.threads, _approvals)
 
 
 async def reject(desk: Desk) -> Exit:
-    """Rejects all that waits."""
-    return await _decide(desk, _rejections)
+    """Rejects all that waits on the threads."""
+    return await _decide(desk, desk.args.threads, _rejections)
 
 
 async def edit(desk: Desk) -> Exit:
     """Replaces the arguments of the one call that waits."""
-    return await _decide(desk, _edits)
+    return await _decide(desk, [desk.args.thread], _edits)
 
 
 async def respond(desk: Desk) -> Exit:
     """Gives the result of the one call that waits."""
-    return await _decide(desk, _responses)
+    return await _decide(desk, [desk.args.thread], _responses)
 
 
 async def decide(desk: Desk) -> Exit:
     """Sends a list of decisions as it is, or asks the person who sits here."""
     if desk.args.decisions is not None:
-        return await _decide(desk, _given)
+        return await _decide(desk, [desk.args.thread], _given)
     if not desk.face.may_ask:
         raise OptionError(
             "--decisions", "it is needed where nobody can be asked", "Give the decisions as JSON, or use a terminal."
@@ -77,13 +87,31 @@ async def decide(desk: Desk) -> Exit:
         return await converse(desk, service, run, context) if run else left_pending(desk, thread_id)
 
 
-async def _decide(desk: Desk, decisions_of: Decide) -> Exit:
+async def _decide(desk: Desk, names: Sequence[str], decisions_of: Decide) -> Exit:
+    """Answers one thread after the other. All are looked up first, so that a wrong name changes nothing.
+
+    Of several, one that fails does not keep the others from being answered; the status is that of the first which did not
+    complete.
+    """
     async with desk.runner() as (service, context):
-        approval = await pending(service, desk.args.thread)
-        _show(desk, approval)
-        decisions = await decisions_of(desk, asked_in(approval.value))
-        run = await decided(service, approval, decisions, context)
-        return await converse(desk, service, run, context)
+        approvals = [await pending(service, name) for name in dict.fromkeys(names)]
+        if len(approvals) == 1:
+            return await _answer(desk, service, approvals[0], decisions_of, context)
+        statuses = []
+        for approval in approvals:
+            try:
+                statuses.append(await _answer(desk, service, approval, decisions_of, context))
+            except CheckreinError as error:
+                statuses.append(of_error(error))
+                complain(error, statuses[-1], as_json=desk.face.reports)
+        return next((status for status in statuses if status is not Exit.COMPLETED), Exit.COMPLETED)
+
+
+async def _answer(desk: Desk, service: Service, approval: Approval, decisions_of: Decide, context: AgentContext) -> Exit:
+    _show(desk, approval)
+    decisions = await decisions_of(desk, asked_in(approval.value))
+    run = await decided(desk, service, approval, decisions, context)
+    return await converse(desk, service, run, context)
 
 
 def _show(desk: Desk, approval: Approval) -> None:
@@ -98,7 +126,10 @@ async def _approvals(desk: Desk, asked: Sequence[Asked]) -> list[Decision]:
     named: list[str] = desk.args.calls
     waiting = {call.call_id: call for call in asked}
     meant = sorted(named, key=lambda name: [*waiting, name].index(name)) if named else list(waiting)
-    return [approve_of(waiting[name]) if name in waiting else {"type": "approve", "tool_call_id": name} for name in meant]
+    remember = desk.args.remember
+    return [
+        approve_of(waiting[name], remember) if name in waiting else {"type": "approve", "tool_call_id": name} for name in meant
+    ]
 
 
 async def _rejections(desk: Desk, asked: Sequence[Asked]) -> list[Decision]:

@@ -149,7 +149,7 @@ async def _cancelled(stage: _Stage) -> None:
     approval = (await stage.service.show(parked.thread_id)).pending[0]
     calls = asked_in(approval.value)
     show(stage.desk.face, calls)
-    run = await decided(stage.service, approval, [approve_of(call) for call in calls], stage.context)
+    run = await decided(stage.desk, stage.service, approval, [approve_of(call) for call in calls], stage.context)
     outcome = await _cancelled_at_first_output(stage, run)
     ticks = stage.workspace / "ticks.txt"
     before = _size(ticks)
