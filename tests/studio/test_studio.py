@@ -181,6 +181,10 @@ async def test_a_thread_of_the_server_is_seen_and_decided_at_the_python_door(
         here = thread["thread_id"]
         await client.runs.wait(here, "agent", input=TASK, context=context)
 
+        # The server answers before LangGraph has stored the interrupt: it does not await a task's writes.
+        async with asyncio.timeout(HANG_GUARD):
+            while not (await service.state(here)).interrupts:
+                await asyncio.sleep(0.01)
         view = await service.show(here)
         [approval] = view.pending
         assert approval.status is ApprovalStatus.PENDING
