@@ -224,11 +224,11 @@ def _pin(chain: ModelChain, pinned: str) -> str | None:
 
 
 def _led_by(chain: ModelChain, model: str) -> ModelChain:
-    """The chain with the asked-for model first; a model that the chain does not name takes the first one's address."""
+    """The chain with the asked-for model first. One that it does not name has the first one's address, but not its price."""
     if not model:
         return chain
     first = next((spec for spec in chain.models if model in (spec.name, spec.model)), None)
     if first is None:
-        first = chain.models[0].model_copy(update={"model": model, "name": model})
+        first = chain.models[0].model_copy(update={"model": model, "name": model, "window": None, "price": None})
     rest = [spec for spec in chain.models if spec.name != first.name]
     return ModelChain.of(first, *rest)

@@ -150,3 +150,11 @@ async def test_terms_that_name_no_model_fail_the_run_and_still_give_a_receipt(tm
         assert run.terminal["error"]["code"] == "model_spec_invalid"
         assert (run.terminal["attempts"], run.terminal["usage"]) == (0, {})
         assert asked(place) == []
+
+
+async def test_a_model_that_the_configuration_does_not_name_has_nobody_elses_price(tmp_path: Path) -> None:
+    """Unknown is not zero, nor what the model beside it costs."""
+    async with working(tmp_path, [costing(says("Done."), 7, 3)], *chain("first", price=PRICE)) as (place, service):
+        run = await told(await service.submit("Go.", context=freely(place, model="unheard-of")), "completed")
+        assert asked(place) == [("unheard-of", 200)]
+        assert (run.terminal["model"], run.terminal["estimated_cost_usd"]) == ("unheard-of", None)
