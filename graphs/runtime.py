@@ -157,7 +157,11 @@ class Runtime:
         self._runs.clear()
 
     async def _terms(self, value: AgentInput, context: AgentContext) -> AgentContext:
-        """The context to run under: a resume keeps the mode, the workspace and the model of its thread."""
+        """The context to run under.
+
+        A resume keeps the mode, the workspace and the model of its thread. Of the rest it keeps what its caller leaves open: an
+        answer that says nothing of limits lifts none.
+        """
         if not isinstance(value.value, Command) and value.value is not None:
             own = {name: value for name, value in self._limits.items() if name not in context.model_fields_set}
             context = context.model_copy(update=own)
@@ -171,9 +175,16 @@ class Runtime:
             return context
         if "review_mode" in context.model_fields_set and context.review_mode != admitted["mode"]:
             raise ReviewModeError(context.review_mode, admitted["mode"])
+        context = await self._continued(value.checkpoint_thread_id, context)
         kept = {"review_mode": admitted["mode"]}
         kept |= {key: admitted[key] for key in ("workspace", "model", "sandbox", "finite", "unattended", "yolo")}
         return context.model_copy(update=kept)
+
+    async def _continued(self, thread_id: str, context: AgentContext) -> AgentContext:
+        """The terms of the thread's newest run with what a caller has set itself."""
+        newest = await self._ledger.runs(thread_id=thread_id, limit=1)
+        before: Mapping[str, Any] = newest[0].receipt.get("terms", {}) if newest else {}
+        return AgentContext.model_validate({**before, **context.model_dump(include=context.model_fields_set)})
 
     async def _bare(self, value: AgentInput, resume: Any) -> dict[str, Any]:
         """An answer that names no interrupt, for the one that waits.

@@ -160,13 +160,25 @@ def in_order(decisions: Any, value: Mapping[str, Any]) -> Any:
     return [by_call[call_id] for call_id in expected] if fits else list(decisions)
 
 
-def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
+_About = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+"""What is asked of one call: its request, its review and its binding."""
+
+
+def answer_to(value: Mapping[str, Any], check_edit: EditCheck, others: Mapping[str, Any] | None = None) -> type[Answer]:
     """The response schema of one interrupt's value.
 
     LangGraph validates an answer with it before it stores the answer, so a wrong one leaves the approval pending. Doors
     validate with the same schema before they ask for a run.
+
+    Args:
+        value: The interrupt's value.
+        check_edit: Judges edits.
+        others: Calls that nobody is asked about by now, in the form of a value. Inside the graph, which asks anew what the
+            policy says when it resumes: an answer whose decisions all name their call and its digest was given to what was
+            shown then, and holds although a rule has been saved since.
     """
-    asked = list(zip(value["action_requests"], value["review_configs"], value["bindings"], strict=True))
+    asked = _each(value)
+    known = {binding["tool_call_id"]: about for about in (*_each(others), *asked) if (binding := about[2])} if others else {}
 
     class AnswerToThese(Answer):
         @field_validator("decisions", mode="before")
@@ -176,11 +188,12 @@ def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            if len(self.decisions) != len(asked):
+            meant = _meant(self.decisions, known) or asked
+            if len(self.decisions) != len(meant):
                 got = [decision.tool_call_id or decision.type for decision in self.decisions]
                 expected = [binding["tool_call_id"] for _, _, binding in asked]
                 raise ValueError(f"{len(asked)} decisions are needed, for {expected}, and {len(self.decisions)} came: {got}.")
-            pairs = zip(self.decisions, asked, strict=True)
+            pairs = zip(self.decisions, meant, strict=True)
             complaints = [complaint for decision, about in pairs if (complaint := _complaint(decision, *about, check_edit))]
             if complaints:
                 raise ValueError(" ".join(complaints))
@@ -188,6 +201,17 @@ def answer_to(value: Mapping[str, Any], check_edit: EditCheck) -> type[Answer]:
 
     AnswerToThese.__name__ = "Answer"
     return AnswerToThese
+
+
+def _each(value: Mapping[str, Any]) -> list[_About]:
+    return list(zip(value["action_requests"], value["review_configs"], value["bindings"], strict=True))
+
+
+def _meant(decisions: Sequence[AnyDecision], known: Mapping[str, _About]) -> list[_About]:
+    """What decisions speak of that name their calls and digests; empty when they do not, or name one twice."""
+    ids = [decision.tool_call_id or "" for decision in decisions if decision.digest is not None]
+    whole = len(set(ids)) == len(decisions) and known.keys() >= set(ids)
+    return [known[call_id] for call_id in ids] if whole else []
 
 
 def _complaint(
@@ -211,6 +235,25 @@ def _complaint(
     if decision.edited_action.name != name:
         return f"{call_id} calls {name}: an edit changes its arguments, never the tool."
     return check_edit(call_id, name, decision.edited_action.args)
+
+
+def ask_about(questions: Sequence[Question], others: Sequence[Question], check_edit: EditCheck) -> dict[str, AnyDecision]:
+    """Stops the graph here until a person has answered, and gives the decisions by call.
+
+    Args:
+        questions: What is asked.
+        others: The other calls of the same reply, about which decisions may have been given when they were asked about.
+        check_edit: Judges edits.
+
+    Raises:
+        GraphInterrupt: As `ask` does.
+    """
+    value = value_of(questions)
+    given = interrupt(value, response_schema=answer_to(value, check_edit, value_of(others))).decisions
+    ids = [decision.tool_call_id for decision in given]
+    if len(given) != len(questions) or None not in ids:
+        return {call_id: decision for call_id, decision in zip(ids, given, strict=True) if call_id is not None}
+    return {question.call.call_id: decision for question, decision in zip(questions, given, strict=True)}
 
 
 def ask(value: Mapping[str, Any], check_edit: EditCheck) -> list[AnyDecision]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from langgraph.types import Command
 
-from nodes.approval import Question, ask, value_of
-from nodes.calls import Call, asked, last_reply
+from nodes.approval import Question, ask_about
+from nodes.calls import Call, UnfitCall, asked, last_reply
 from nodes.confining import held_by
 from nodes.display import describe, escape_line
 from nodes.effects import change_digest, planned_change
@@ -39,6 +40,14 @@ async def _question(gate: Gate, call: Call, reason: str, admitted: Admitted) -> 
     return Question(call=call, description=description, reason=reason, change=change_digest(change))
 
 
+async def _unasked(calls: Sequence[Call | UnfitCall], questions: Sequence[Question], admitted: Admitted) -> list[Question]:
+    """The calls of a reply that nobody is asked about, or not any more, for decisions that were given before."""
+    asked_about = {question.call.call_id for question in questions}
+    rest = [call for call in calls if isinstance(call, Call) and call.call_id not in asked_about]
+    changes = [change_digest(await planned_change(call, admitted["workspace"])) for call in rest]
+    return [Question(call=call, description="", reason="", change=seen) for call, seen in zip(rest, changes, strict=True)]
+
+
 class Approval:
     """The node. Nothing with an effect happens before the interrupt, since a resume runs the node again from its top."""
 
@@ -48,11 +57,11 @@ class Approval:
     async def __call__(self, state: AgentState) -> Command[Literal["tool", "native"]]:
         """Asks, and dispatches as decided; calls that need no person go along with the others."""
         admitted = state["admitted"]
-        questions = await questions_about(self._gate, state)
-        decisions = ask(value_of(questions), self._gate.edit_fits)
-        changes = {question.call.call_id: question.change for question in questions}
-        by_call = {question.call.call_id: decision for question, decision in zip(questions, decisions, strict=True)}
         reply = last_reply(state["messages"])
         calls = asked(reply, self._gate.catalog) if reply else []
+        questions = await questions_about(self._gate, state)
+        others = await _unasked(calls, questions, admitted)
+        by_call = ask_about(questions, others, self._gate.edit_fits)
+        changes = {question.call.call_id: question.change for question in (*questions, *others)}
         goto: Any = self._gate.tasks(calls, admitted, by_call, changes)
         return Command(goto=goto)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,20 @@ def lines_of(path: Path) -> list[str]:
 def appending(word: str) -> tuple[str, dict[str, Any]]:
     """A call that appends a word to `executions`."""
     return ("execute", {"command": f"echo {word} >> executions"})
+
+
+class SetClock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2027, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def pass_by(self, seconds: float) -> None:
+        """Lets time pass; a negative number sets the clock back."""
+        self.at += timedelta(seconds=seconds)
