@@ -56,11 +56,20 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_equipment(settings: Settings, store: Store, *, tools: Sequence[Tool] = ()) -> AsyncIterator[Equipment]:
-    """What the nodes work with, over an open store. Every process that it started is gone when the block is left."""
+async def open_equipment(
+    settings: Settings, store: Store, *, tools: Sequence[Tool] = (), models: ChatModels | None = None
+) -> AsyncIterator[Equipment]:
+    """What the nodes work with, over an open store. Every process that it started is gone when the block is left.
+
+    Args:
+        settings: Where things are.
+        store: An open store.
+        tools: Further tools for the agent.
+        models: What asks the models; it is closed at the end of the block.
+    """
     async with AsyncExitStack() as stack:
         configuration = await asyncio.to_thread(load_configuration, settings.config)
-        models = await stack.enter_async_context(ChatModels())
+        models = await stack.enter_async_context(models or ChatModels())
         secrets = Redactor.of_environment(os.environ)
         processes = await stack.enter_async_context(Processes(Secrets(secrets)))
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,6 +134,7 @@ async def open_checkrein(
     *,
     settings: Settings | None = None,
     tools: Sequence[Tool] = (),
+    models: ChatModels | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[Service]:
     """Opens everything and gives the verbs; on the way out cancels what still runs and waits for it.
@@ -133,6 +143,7 @@ async def open_checkrein(
         store: Path or URL of the store; the user's state folder by default.
         settings: What the environment would say otherwise.
         tools: Further tools for the agent.
+        models: What asks the models, where it is not the usual; closed on the way out.
         clock: Where time comes from.
 
     Raises:
@@ -145,7 +156,7 @@ async def open_checkrein(
     async with (
         open_store(chosen.store, clock=time, redact=redact) as opened,
         hold_owner(opened) as owner_id,
-        open_equipment(chosen, opened, tools=tools) as equipment,
+        open_equipment(chosen, opened, tools=tools, models=models) as equipment,
     ):
         saver = ThreadSaver(opened)
         agent = build_agent(equipment, saver)

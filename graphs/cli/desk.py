@@ -16,10 +16,12 @@ from pydantic import ValidationError
 
 from checkpoints.errors import UsageError
 from graphs.cli.face import Face
+from graphs.cli.recording import recorded_to
 from graphs.cli.stops import Stops
 from graphs.client import open_checkrein
 from graphs.service import Service
 from nodes.context import AgentContext
+from nodes.models.chat_models import ChatModels
 from nodes.models.script import Script
 from nodes.models.scripted import ScriptedModel
 
@@ -94,9 +96,9 @@ class Desk:
             return f"uid {os.getuid()}"
 
     @asynccontextmanager
-    async def service(self) -> AsyncIterator[Service]:
+    async def service(self, models: ChatModels | None = None) -> AsyncIterator[Service]:
         """The verbs over the store that was named. What still runs at the end of the block is cancelled and waited for."""
-        async with open_checkrein(store=self.args.store) as service:
+        async with open_checkrein(store=self.args.store, models=models) as service:
             yield service
 
     @asynccontextmanager
@@ -105,6 +107,8 @@ class Desk:
 
         Raises:
             ScriptError: The script file cannot be used.
+            OptionError: An option's value cannot be used.
+            RecordFileError: The recording that was asked for cannot be kept.
         """
         async with AsyncExitStack() as stack:
             options = _chosen(self.args)
@@ -112,7 +116,9 @@ class Desk:
                 script = await asyncio.to_thread(Script.load, self.args.script)
                 server = await stack.enter_async_context(ScriptedModel(script))
                 options |= {"base_url": server.base_url, "model": options.get("model", SCRIPTED)}
-            yield await stack.enter_async_context(self.service()), _context(options)
+            context = _context(options)
+            models = stack.enter_context(recorded_to(Path(self.args.record))) if self.args.record else None
+            yield await stack.enter_async_context(self.service(models)), context
             self.stops.ignore()
 
 

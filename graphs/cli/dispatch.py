@@ -23,7 +23,7 @@ from nodes.display import escape_line
 
 COMMANDS: Mapping[str, Callable[[Desk], Awaitable[Exit]]] = {
     "run": running.run,
-    "record": running.run,
+    "record": running.record,
     "resume": running.resume,
     "recover": running.recover,
     "approve": deciding.approve,

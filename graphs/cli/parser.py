@@ -125,6 +125,9 @@ def _limit_options() -> Parser:
         help="time after which an unanswered approval expires (default: never)",
     )
     options.add_argument("--instructions", metavar="TEXT", default=None, help="added to the system prompt")
+    options.add_argument(
+        "--record", metavar="FILE", default="", help="keep the model's part in this new file, as a script, secrets removed"
+    )
     options.add_argument("--no-prompt", action="store_true", help="never ask here: leave approvals for `checkrein approve`")
     return options
 
@@ -161,10 +164,9 @@ def _task_options() -> Parser:
 def _add_runs(commands: Commands[Parser]) -> None:
     parents = (_model_options(), _limit_options(), _task_options())
     run = _command(commands, "run", "give the agent a task and show the run", *parents)
-    run.add_argument("--record", metavar="FILE", default="", help="keep the model's part as a script, secrets removed")
     run.add_argument("task", metavar="TASK", help="what to do; `-` reads it from standard input")
     record = _command(commands, "record", "run a task and keep the model's part as a script that can be replayed", *parents)
-    record.add_argument("record", metavar="FILE", help="the new script file; secrets are removed")
+    record.add_argument("file", metavar="FILE", help="the new script file, as with --record")
     record.add_argument("task", metavar="TASK", help="what to do; `-` reads it from standard input")
     shared = (_model_options(), _limit_options())
     _add_thread(_command(commands, "resume", "go on with a thread from its last checkpoint, without new input", *shared))

@@ -32,6 +32,12 @@ async def run(desk: Desk) -> Exit:
         return await converse(desk, service, started, context)
 
 
+async def record(desk: Desk) -> Exit:
+    """Runs a task with the model's part kept in a file."""
+    desk.args.record = desk.args.file
+    return await run(desk)
+
+
 async def resume(desk: Desk) -> Exit:
     """Goes on with a thread from its newest checkpoint. What waits there is asked again."""
     async with desk.runner() as (service, context):
