@@ -47,6 +47,18 @@ ASK_AGAIN = (
 )
 
 
+class ToolFaultError(CheckreinError):
+    """A tool failed with an exception that quoted a secret of the runtime; this one stands for it, without the secret."""
+
+    code = "tool_fault"
+    hint = "This is a fault of the tool: it should answer a failure as a result, and quote no credentials."
+
+    def __init__(self, tool: str, words: str) -> None:
+        self.tool = tool
+        self.words = words
+        super().__init__(f"The tool {tool} failed: {words}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """Where one call happens.
@@ -149,6 +161,13 @@ class Effects:
         come back as it is.
         """
         return replace(result, content=self._secrets.known(result.content), details=self._secrets.known(result.details))
+
+    def failure(self, tool: str, error: Exception) -> Exception:
+        """A tool's fault as it may be kept: itself, or what is left of its words when they hold a secret."""
+        words = f"{type(error).__name__}: {error}"
+        clean = str(self._secrets.known(words))
+        tells = clean != words or self._secrets.known(repr(error)) != repr(error)
+        return ToolFaultError(tool, clean) if tells else error
 
     async def _began(self, site: Site) -> bool:
         """Whether the journal knows the call already; then what the file is now is for `_settle` to judge."""

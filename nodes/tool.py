@@ -66,6 +66,12 @@ class ToolStep:
         except asyncio.CancelledError:
             _completed(call, emit, CUT)
             raise
+        except Exception as error:
+            # LangGraph writes a task's exception into the checkpoint, and the ledger keeps its words: both for good.
+            kept = self._effects.failure(call.tool.name, error)
+            if kept is error:
+                raise
+            raise kept from None
         _completed(call, emit, result)
         return result
 
