@@ -69,7 +69,7 @@ async def open_equipment(
     """
     async with AsyncExitStack() as stack:
         configuration = await asyncio.to_thread(load_configuration, settings.config)
-        models = await stack.enter_async_context(models or ChatModels())
+        models = await stack.enter_async_context(models or ChatModels(clock=store.clock))
         secrets = Redactor.of_environment(os.environ)
         processes = await stack.enter_async_context(Processes(Secrets(secrets)))
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,6 +172,7 @@ async def open_checkrein(
             events=equipment.events,
             sandboxes=equipment.sandboxes,
             limits=equipment.limits,
+            kept=chosen.kept,
             clock=time,
         )
         recovery = Recovery(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -18,6 +19,7 @@ from checkpoints.records import ApprovalAnswer, GrantUse, NewRun, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.run_errors import CheckpointMovedError, StaleFenceError
 from graphs.admission import Admission, AgentInput, Grant, Preparation, Quote, QuoteAuthority
+from graphs.grounds import keep_apart
 from graphs.run import Agent, Run
 from graphs.settlement import Settlement, names_interrupts
 from nodes.context import AgentContext
@@ -64,6 +66,7 @@ class Runtime:
         events: Events,
         sandboxes: Sandboxes,
         limits: Mapping[str, Any],
+        kept: Sequence[Path],
         clock: Clock,
     ) -> None:
         self.authority = authority
@@ -75,6 +78,7 @@ class Runtime:
         self._events = events
         self._sandboxes = sandboxes
         self._limits = limits
+        self._kept = kept
         self._clock = clock
         self._runs: dict[str, Run] = {}
 
@@ -87,12 +91,14 @@ class Runtime:
             CheckpointMovedError: The thread's newest checkpoint is not the grant's.
             ReviewModeError: A resume under another mode than the stored one.
             JumpError: A command that does more than answer.
+            StoreInWorkspaceError: The workspace and the store do not lie apart.
         """
         _answers_only(value)
         verified = self.authority.verify(grant, value)
         thread = await self._ledger.thread(value.checkpoint_thread_id)
         _still_there(verified.preparation, thread)
         terms = await self._terms(value, context or AgentContext())
+        await asyncio.to_thread(keep_apart, Path(terms.workspace), self._kept)
         model = verified.preparation.requested_model_ref or terms.model
         return Quote(grant=verified, quote_id=fresh_id(), model=model, input=value, terms=terms.model_dump(mode="json"))
 
