@@ -1,7 +1,8 @@
 """What scopes cost and how they end, in one run: `python -m tests.bench.processes [--quick] [--corpus] [--races N]`.
 
-Every figure is measured beside its comparison, in turns, so that other work on the machine falls on both. `--corpus` adds the
-misbehaving commands in every way to end them for every kind of user, `--races N` kills N runtimes around a spawn.
+Every figure is measured beside its comparison, in turns, so that other work on the machine falls on both; first scopes alone,
+then real runs of the graph. `--corpus` adds the misbehaving commands in every way to end them for every kind of user, both as
+scopes and as runs; `--races N` kills N runtimes around a spawn.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from nodes.processes.forkserver import tree
 from nodes.processes.kernel import Kernel, KernelSpec
 from nodes.processes.processes import Processes
 from nodes.processes.spec import Confinement, Preference
+from tests.bench.process_runs import misbehaving as misbehaving_runs
+from tests.bench.process_runs import through_runs
 from tests.processes import corpus, trials
 from tests.processes.corpus import PROGRAMS, beats
 from tests.processes.living import PATH, command, shell
@@ -220,9 +223,11 @@ async def main() -> None:
             await flood(opened, 400_000_000)
             await leaks(opened, rounds * 3)
             await cells(opened, rounds // 4, folder)
+        await through_runs(folder, row, spread, rounds)
         stopped_runtime(rounds // 10, folder)
         if options.corpus:
             misbehaving(folder)
+            misbehaving_runs(folder, row)
         if options.races:
             deaths(options.races, folder)
     finally:

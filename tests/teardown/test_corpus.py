@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes.corpus import Person
-from tests.teardown.trials import RunTrial
+from tests.teardown.trials import WAYS, RunTrial
 
-WAYS = ("timeout", "cancel", "hold")
 USERS = ("root", "ordinary", "forbidden")
 AT_A_TIME = 4
 """Runtimes with all their commands; most of their time they wait."""

@@ -22,6 +22,9 @@ LATE = 250_000_000
 MARGIN = 500_000_000
 """On top of `LATE` for a machine that is busy with other tests. A run that ended needs none: its ending is the proof."""
 
+WAYS = ("timeout", "cancel", "hold")
+"""How the runs end: the commands' own timeout, `Run.cancel`, or a SIGKILL of the runtime."""
+
 TIMEOUT = 12.0
 """Seconds of the commands' own timeout, in which all of them have begun also on a busy machine."""
 
@@ -89,6 +92,12 @@ class RunTrial:
         return [f"survivor {found}" for found in marked(self.group)] + [
             wrong for name in self.names for wrong in self._wrong_with(name)
         ]
+
+    @property
+    def latest(self) -> float:
+        """Seconds from the runtime's death, or from the proof of a command's own run, to the last heartbeat; 0 for none."""
+        ends = {name: self.found[name]["ended"] if self.found else self.died for name in self.names}
+        return max(0.0, *((instant - ends[name]) / 1e9 for name in self.names for _, instant in beats(self.files[name])[-1:]))
 
     def _wrong_with(self, name: str) -> Iterator[str]:
         last = max((instant for _, instant in beats(self.files[name])), default=0)
