@@ -67,7 +67,7 @@ class CheckpointCodec:
             if known is not None and version is not None and known[0] == version:
                 entries[channel] = known
             else:
-                entries[channel] = (version, self._entry(serde, place[0], channel, value, blobs))
+                entries[channel] = (version, self._entry(serde, place, channel, value, blobs))
         body = self._sealer.pack(
             [
                 checkpoint["v"],
@@ -210,10 +210,11 @@ class CheckpointCodec:
         ]
 
     def _entry(
-        self, serde: StrictSerializer, thread_id: str, channel: str, value: Any, blobs: list[tuple[bytes, bytes]]
+        self, serde: StrictSerializer, place: tuple[str, str], channel: str, value: Any, blobs: list[tuple[bytes, bytes]]
     ) -> Entry:
+        thread_id, ns = place
         kind, data = serde.dumps_typed(value)
-        if len(data) < BLOB_BYTES:
+        if len(data) < BLOB_BYTES or ":" in ns:  # a subgraph call's lane goes as a whole, so its values go with it
             return (channel, kind, data)
         digest = hashlib.blake2b(data, digest_size=16).digest()
         blobs.append((digest, self._sealer.pack(data, "blob", thread_id, digest)))

@@ -53,6 +53,8 @@ def put_checkpoint(
 ) -> None:
     """Stores a checkpoint (again: its body is replaced) and makes it the newest of its lane."""
     thread, lane = _enter(tx, place)
+    if place.fence is not None and not place.ns:
+        _drop_finished_calls(tx, thread)
     for digest, blob in blobs:
         tx.execute(
             "INSERT INTO blobs (thread_no, digest, body) VALUES (?, ?, ?) ON CONFLICT (thread_no, digest) DO NOTHING",
@@ -66,6 +68,17 @@ def put_checkpoint(
     )
     tx.execute("UPDATE lanes SET head = ? WHERE lane = ? AND head < ?", (seq, lane, seq))
     _note_run(tx, lane, run_id)
+
+
+def _drop_finished_calls(tx: Tx, thread: ThreadRow) -> None:
+    """Drops what a run's subgraph calls left: their step is over, and nothing resumes in them any more.
+
+    Their namespaces end in a task id. A new root checkpoint is stored only when all tasks of the step before it have ended,
+    so none of them can be live; an interrupt inside one leaves the root where it is.
+    """
+    for (lane,) in tx.execute("SELECT lane FROM lanes WHERE thread_no = ? AND ns LIKE '%:%'", (thread.number,)):
+        for table in ("writes", "checkpoints", "lane_runs", "lanes"):
+            tx.execute(f"DELETE FROM {table} WHERE lane = ?", (lane,))
 
 
 def put_writes(tx: Tx, place: Place, checkpoint_id: bytes, body: bytes, run_id: str) -> None:

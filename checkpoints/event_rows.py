@@ -10,6 +10,7 @@ from typing import Any
 
 from checkpoints.records import Event, EventPage, NewEvent
 from checkpoints.run_rows import dump
+from checkpoints.squeezing import grown, squeezed
 from checkpoints.tx import Tx, instant, stamp
 
 PAYLOAD_CHARS = 90_000
@@ -80,7 +81,7 @@ def append(tx: Tx, run_id: str, events: Sequence[tuple[str, str]], now: datetime
     for seq, (kind, payload) in enumerate(events, first):
         tx.execute(
             "INSERT INTO events (run_no, seq, kind, at, payload) VALUES (?, ?, ?, ?, ?)",
-            (number, seq, kind, stamp(now), payload),
+            (number, seq, kind, stamp(now), squeezed(payload)),
         )
     return int(last)
 
@@ -93,7 +94,7 @@ def page(tx: Tx, run_id: str, after: int, limit: int) -> EventPage:
         (run_id, after, limit + 1),
     )
     events = tuple(
-        Event(run_id=run_id, seq=seq, kind=kind, payload=json.loads(payload), at=instant(at))
+        Event(run_id=run_id, seq=seq, kind=kind, payload=json.loads(grown(payload)), at=instant(at))
         for seq, kind, payload, at in rows[:limit]
     )
     return EventPage(events=events, has_more=len(rows) > limit)

@@ -15,6 +15,7 @@ from typing import Any
 from checkpoints.records import EffectRow, Fence
 from checkpoints.run_errors import EffectConflictError
 from checkpoints.run_rows import dump, plain
+from checkpoints.squeezing import grown, squeezed
 from checkpoints.status import EFFECT_NEXT, EffectStatus
 from checkpoints.store import Store
 from checkpoints.store_errors import StoreError
@@ -147,7 +148,7 @@ class Journal:
         resolved_by: str = "",
         only: EffectStatus | None = None,
     ) -> EffectRow:
-        values = (None if scope is None else dump(scope), None if then is not EffectStatus.DONE else dump(result))
+        values = (None if scope is None else dump(scope), None if then is not EffectStatus.DONE else squeezed(dump(result)))
         now = self._store.clock.now()
         return await self._store.write(_advance, (thread_id, call_id), fence, then, values, plain(resolved_by), only, now)
 
@@ -269,7 +270,7 @@ def _effect_of(row: Row) -> EffectRow:
         preview=row[5],
         status=EffectStatus(row[6]),
         scope=None if row[7] is None else json.loads(row[7]),
-        result=None if row[8] is None else json.loads(row[8]),
+        result=None if row[8] is None else json.loads(grown(row[8])),
         resolved_by=row[9],
         updated_at=instant(row[10]),
     )
