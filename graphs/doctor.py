@@ -9,21 +9,20 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import aiohttp
 
 from checkpoints.backends import SCHEMES
 from checkpoints.errors import CheckreinError
 from checkpoints.migrations import known_version
+from graphs.finding import Finding
+from graphs.grounds import StoreInWorkspaceError, keep_apart
 from graphs.settings import API_KEYS, BASE_URL, MODEL, Settings
+from graphs.surroundings import configured
 from nodes.models.redact import Redactor
-from nodes.processes.errors import ProcessesError
 from nodes.processes.processes import Processes
-
-Level = Literal["ok", "warn", "fail"]
 
 PYTHON = (3, 11)
 SQLITE = (3, 35, 0)
@@ -41,23 +40,6 @@ _REFUSALS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        check: What was looked at.
-        level: `ok`; `warn`: works, with a loss; `fail`: will not work.
-        text: What was found.
-        advice: What to do; empty when all is well.
-    """
-
-    check: str
-    level: Level
-    text: str
-    advice: str = ""
-
-
 async def examine(
     settings: Settings, *, workspace: Path, environment: Mapping[str, str] = os.environ
 ) -> AsyncGenerator[Finding, None]:
@@ -70,15 +52,17 @@ async def examine(
     """
     yield _python()
     yield _sqlite()
+    yield await asyncio.to_thread(_workspace, settings, workspace)
     if settings.store.startswith(SCHEMES):
         yield _store_server()
     else:
-        yield await asyncio.to_thread(_store_folder, settings, workspace)
+        yield await asyncio.to_thread(_store_folder, settings)
         yield await asyncio.to_thread(_store_file, settings)
     yield await _endpoint(settings, environment)
     async with Processes() as processes:
-        for finding in await _containment(processes):
-            yield finding
+        report, findings = await _containment(processes)
+    for finding in (*findings, *await asyncio.to_thread(_listed, settings, workspace, report)):
+        yield finding
     for program in ("git", "rg"):
         yield _program(program)
 
@@ -104,14 +88,24 @@ def _sqlite() -> Finding:
     return Finding(check="sqlite", level="ok", text=f"SQLite {found} with write-ahead log")
 
 
-def _store_folder(settings: Settings, workspace: Path) -> Finding:
+def _listed(settings: Settings, workspace: Path, report: Mapping[str, Any]) -> tuple[Finding, ...]:
+    return tuple(configured(settings, workspace, report))
+
+
+def _workspace(settings: Settings, workspace: Path) -> Finding:
+    """By the rule that refuses a run."""
+    try:
+        keep_apart(workspace, settings.kept)
+    except StoreInWorkspaceError as error:
+        return Finding(check="workspace", level="fail", text=str(error), advice=error.hint)
+    return Finding(check="workspace", level="ok", text=f"{workspace} lies apart from the store")
+
+
+def _store_folder(settings: Settings) -> Finding:
     folder = Path(settings.store).absolute().parent
     place = folder
     while not place.exists():
         place = place.parent
-    if folder.resolve().is_relative_to(workspace.resolve()):
-        advice = "Name a store outside the workspace with --store: what the agent's commands can write could forge an approval."
-        return Finding(check="store folder", level="fail", text=f"{folder} lies inside the workspace", advice=advice)
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
@@ -202,11 +196,16 @@ async def _models(base_url: str, key: str) -> tuple[int, set[str]]:
     return 200, {str(entry.get("id")) for entry in listed if isinstance(entry, dict)}
 
 
-async def _containment(processes: Processes) -> list[Finding]:
+async def _containment(processes: Processes) -> tuple[Mapping[str, Any], list[Finding]]:
+    """What the machine says of itself, and how that is to be read."""
     try:
         report = await processes.containment()
-    except (ProcessesError, CheckreinError) as error:
-        return [Finding(check="containment", level="fail", text=str(error), advice=error.hint)]
+    except CheckreinError as error:
+        return {}, [Finding(check="containment", level="fail", text=str(error), advice=error.hint)]
+    return report, _read(report)
+
+
+def _read(report: Mapping[str, Any]) -> list[Finding]:
     default, missing = str(report["default"]), report["missing"]
     text = f"commands run under the rung `{default}`; there are {', '.join(report['rungs'])}"
     if default == "best_effort":

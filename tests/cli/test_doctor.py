@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphs.doctor import Finding, examine
+from graphs.doctor import examine
+from graphs.finding import Finding
 from graphs.settings import Settings
 from nodes.models.script import Script
 from nodes.models.scripted import ScriptedModel
@@ -24,7 +25,19 @@ NOTHING = Script.of()
 def settings(tmp_path: Path) -> Settings:
     home = tmp_path / "state"
     home.mkdir()
-    return Settings(home=home, store=str(home / "checkrein.db"), model="", base_url="", key_name="")
+    config = tmp_path / "checkrein.toml"
+    return Settings(home=home, store=str(home / "checkrein.db"), model="", base_url="", key_name="", config=config)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+async def all_found(settings: Settings, workspace: Path) -> list[Finding]:
+    return [finding async for finding in examine(settings, workspace=workspace, environment={})]
 
 
 async def found(settings: Settings, check: str, workspace: Path, **environment: str) -> Finding:
@@ -34,18 +47,18 @@ async def found(settings: Settings, check: str, workspace: Path, **environment: 
     return wanted
 
 
-async def test_this_machine_is_fit(settings: Settings, tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
+async def test_this_machine_is_fit(settings: Settings, workspace: Path) -> None:
     findings = [finding async for finding in examine(settings, workspace=workspace, environment={})]
     assert [finding.check for finding in findings if finding.level == "fail"] == []
-    assert {"python", "sqlite", "store folder", "store", "model endpoint", "containment", "git", "rg"} <= {
-        finding.check for finding in findings
+    assert {finding.check for finding in findings} == {
+        *("python", "sqlite", "workspace", "store folder", "store", "model endpoint", "containment", "git", "rg"),
+        *("configuration", "confinement", "mcp servers", "policy", "extras"),
     }
     assert list(settings.home.iterdir()) == [], "nothing was made"
 
 
 async def test_a_store_inside_the_workspace_fails(settings: Settings, tmp_path: Path) -> None:
-    finding = await found(settings, "store folder", tmp_path)
+    finding = await found(settings, "workspace", tmp_path)
     assert finding.level == "fail"
     assert "--store" in finding.advice
 
@@ -60,11 +73,11 @@ async def test_a_newer_or_foreign_store_fails_and_is_left_untouched(settings: Se
         connection.execute("CREATE TABLE store_info (name, value)")
         connection.execute("INSERT INTO store_info VALUES ('version', '999')")
     before = Path(settings.store).read_bytes()
-    finding = await found(settings, "store", tmp_path / "workspace")
+    finding = await found(settings, "store", tmp_path / "project")
     assert (finding.level, finding.advice) == ("fail", "Upgrade Checkrein.")
     assert Path(settings.store).read_bytes() == before
     Path(settings.store).write_text("dear diary" * 1000)
-    assert (await found(settings, "store", tmp_path / "workspace")).level == "fail"
+    assert (await found(settings, "store", tmp_path / "project")).level == "fail"
 
 
 async def test_a_store_on_a_server_is_left_alone_and_its_password_unsaid(settings: Settings, tmp_path: Path) -> None:
@@ -74,9 +87,40 @@ async def test_a_store_on_a_server_is_left_alone_and_its_password_unsaid(setting
     assert "hush" not in finding.text + finding.advice
 
 
+async def test_files_that_are_not_right_are_named_with_their_line(settings: Settings, workspace: Path) -> None:
+    assert settings.config is not None
+    settings.config.write_text("[limits]\n\nmax_turns = 0\n")
+    (workspace / "checkrein.toml").write_text('[[policy.rules]]\ndecision = "perhaps"\n')
+    failed = {finding.check: finding.text for finding in await all_found(settings, workspace) if finding.level == "fail"}
+    assert failed.keys() == {"configuration", "policy"}
+    assert failed["configuration"].startswith(f"{settings.config}:3: limits.max_turns")
+    assert failed["policy"].startswith("checkrein.toml:2: ")
+
+
+async def test_what_of_the_workspace_s_own_file_does_not_count_is_said(settings: Settings, workspace: Path) -> None:
+    rule = '[[policy.rules]]\ndecision = "allow"\ntool = "execute"\ncommand = "make"\n'
+    (workspace / "checkrein.toml").write_text(f"{rule}[confinement]\nenabled = false\n")
+    notes = [found for found in await all_found(settings, workspace) if (found.check, found.level) == ("policy", "warn")]
+    assert len(notes) == 2
+    assert "1 allow rules" in notes[0].text
+    assert "[[policy.trust]]" in notes[0].text
+    assert "[confinement]" in notes[1].text
+
+
+async def test_what_confines_commands_and_which_servers_are_configured_is_said(settings: Settings, workspace: Path) -> None:
+    assert settings.config is not None
+    confined = await found(settings, "confinement", workspace)
+    assert str(workspace) in confined.text or "Landlock" in confined.text
+    settings.config.write_text('[confinement]\nenabled = false\n[mcp.servers.issues]\ncommand = ["issue-server"]\n')
+    off = await found(settings, "confinement", workspace)
+    assert (off.level, "none" in off.text) == ("warn", True)
+    servers = await found(settings, "mcp servers", workspace)
+    assert "issues" in servers.text
+
+
 async def test_the_endpoint_is_told_apart(settings: Settings, tmp_path: Path) -> None:
     """Nothing configured, refused, a wrong key, a wrong path, an unknown model, and all well."""
-    place = tmp_path / "workspace"
+    place = tmp_path / "project"
     assert (await found(settings, "model endpoint", place)).level == "warn"
     async with ScriptedModel(NOTHING, api_key="right", models=["known"]) as server:
         here = replace(settings, base_url=server.base_url, key_name="CHECKREIN_API_KEY", model="known")

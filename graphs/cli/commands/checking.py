@@ -9,7 +9,8 @@ from pathlib import Path
 from graphs.cli.desk import Desk, workspace_of
 from graphs.cli.exits import Exit
 from graphs.cli.progress import Tone
-from graphs.doctor import Finding, Level, examine
+from graphs.doctor import examine
+from graphs.finding import Finding, Level
 from graphs.settings import read_settings
 from nodes.display import escape_line
 
