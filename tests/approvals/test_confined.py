@@ -6,62 +6,17 @@ import asyncio
 import ensurepip
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from graphs.service import Service
 from nodes.confining import held_by
-from nodes.processes.forkserver import system
 from nodes.processes.spec import Confinement
-from tests.approvals.asking import answers, descriptions, events_of, park
-from tests.runs.scene import GUARD, Scene, calls, opened, says, scene
+from tests.approvals.asking import answers, descriptions, park
+from tests.approvals.confined import NEEDS_LANDLOCK, SECRET, configured, run_approved
+from tests.runs.scene import GUARD, calls, opened, says, scene
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(system.landlock_abi() < 4, reason="this kernel's Landlock is missing or too old for TCP"),
-]
-
-SECRET = "KEY-MATERIAL"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a command gave, what its approval had said, and the details of its result."""
-
-    text: str
-    shown: str
-    confinement: dict[str, object]
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with a key, a sibling of the workspace, and a temporary folder that is not above all of them."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh" / "id_ed25519").write_text(SECRET)
-    (tmp_path / "sibling").mkdir()
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    # The test's own folder lies below the machine's temporary one, where commands may write.
-    monkeypatch.setattr("nodes.processes.confinement.TEMPORARY", (tmp_path / "tmp",))
-    return tmp_path
-
-
-def configured(place: Scene, text: str) -> None:
-    assert place.settings.config is not None
-    place.settings.config.write_text(text)
-
-
-async def run_approved(service: Service, place: Scene) -> Outcome:
-    run = await park(service, place)
-    [shown] = await descriptions(service, run.thread_id)
-    later = await service.decide(run.thread_id, [{"type": "approve"}])
-    assert await later.wait_stopped(2 * GUARD) == "completed"
-    [done] = await events_of(later, "tool.complete")
-    [answer] = await answers(service, run.thread_id)
-    return Outcome(text=str(answer.content), shown=shown, confinement=dict(done["details"]["confinement"]))
+pytestmark = [pytest.mark.anyio, NEEDS_LANDLOCK]
 
 
 async def test_store_home_sibling_key_and_connection_fail_under_the_default(root: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from checkpoints.ledger import Ledger
+from graphs.admission import NothingWaitsError
 from graphs.client import open_checkrein
-from graphs.service import NothingWaitsError, Service
+from graphs.service import Service
 from tests.approvals.asking import SetClock, answers, appending, decided, park, waiting
 from tests.runs.scene import GUARD, Scene, calls, opened, says, scene
 
