@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.command import Checkrein
 from tests.cli.test_main_job import ended, parked
+from tests.store.servers import PostgresForTests
 
 pytestmark = pytest.mark.anyio
 
@@ -137,3 +138,23 @@ async def test_a_sandbox_session_keeps_its_workspace_and_can_be_deleted(checkrei
     assert (await checkrein("sessions", "delete", "team/one")).status == 0
     assert not written.exists()
     assert (await checkrein("sessions", "list")).lines == []
+
+
+async def test_the_same_verbs_work_on_postgresql(
+    checkrein: Checkrein, script: str, tmp_path: Path, postgres: PostgresForTests
+) -> None:
+    """A thread moves from a file to a server, is approved there, measured, and pruned."""
+    thread, file, server = await parked(checkrein, script), tmp_path / "thread.export", ("--store", postgres.new_database())
+    assert (await checkrein("store", "export", thread, str(file))).status == 0
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    refused = await checkrein("store", "import", str(file), *server)
+    assert (refused.status, refused.last["code"]) == (1, "damaged_export")
+    file.write_bytes(whole)
+    assert (await checkrein("store", "import", str(file), *server)).status == 0
+    done = await checkrein("approve", thread, "--script", script, *server)
+    assert (done.status, ended(done)) == (0, "completed")
+    stats = await checkrein("store", "stats", *server)
+    assert (stats.of_kind("store")[0]["threads"], stats.of_kind("thread_usage")[0]["thread_id"]) == (1, thread)
+    pruned = await checkrein("store", "prune", "--keep", "0", "--thin", "--compact", *server)
+    assert [line["thread_id"] for line in pruned.of_kind("deleted")] == [thread], pruned.err

@@ -14,7 +14,7 @@ from tests.cli.test_main_job import ended
 
 pytestmark = pytest.mark.anyio
 
-LONG = ScriptedCall(name="execute", id="call_1", arguments={"command": "echo begun >> ran.txt; echo $$; sleep 614"})
+LONG = ScriptedCall(name="execute", id="call_1", arguments={"command": "echo begun >> ran.txt; echo $$; sleep 615"})
 TALK = Script.of(
     ScriptedReply(calls=(LONG,), when=When(tool_results=0), times=0),
     ScriptedReply(text="Done.", when=When(tool_results=1), times=0),
@@ -64,7 +64,7 @@ def sleeping() -> bool:
     """Whether the command of a dead run still sleeps."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"sleep\x00614\x00"):
+            if path.read_bytes().startswith(b"sleep\x00615\x00"):
                 return True
         except OSError:
             continue
