@@ -152,3 +152,10 @@ def test_json_of_the_wrong_shape_is_named() -> None:
         json_in("[" * 100_000, "arguments")
     with pytest.raises(ArgumentsError, match="list"):
         object_in("[]", "arguments")
+
+
+@pytest.mark.parametrize(("line", "scope"), [("approve session", "session"), (" Approve  ALWAYS\r", "always")])
+async def test_an_approval_can_be_given_once_for_all(line: str, scope: str) -> None:
+    """Issue: `session` and `always` grants; a bare `session` or `always` decides nothing."""
+    decisions, _ = await asked("always", "session", line)
+    assert decisions == [{"type": "approve", "remember": scope, **FIRST}]
