@@ -43,7 +43,7 @@ def keep_apart(workspace: Path, kept: Sequence[Path]) -> None:
     for path in kept:
         inside = any(step.is_relative_to(place) for step in _steps(path.absolute()))
         if inside or place.is_relative_to(_real(path)):
-            raise StoreInWorkspaceError(workspace, path)
+            raise StoreInWorkspaceError(workspace.absolute(), path)
 
 
 def _real(path: Path) -> Path:

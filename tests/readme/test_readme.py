@@ -31,7 +31,9 @@ def blocks(language: str) -> list[str]:
 @pytest.mark.anyio
 async def test_the_script_example_runs_as_it_stands(tmp_path: Path) -> None:
     """A dozen lines from import to an approved run."""
-    (tmp_path / "notes.txt").write_text("one two three\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("one two three\n")
     [example] = blocks("python")
     call = ScriptedCall(name="execute", arguments={"command": "wc -w < notes.txt | tee count.txt"})
     async with ScriptedModel(Script.of(ScriptedReply(calls=(call,)), ScriptedReply(text="Three words.")), strict=True) as model:
@@ -39,7 +41,7 @@ async def test_the_script_example_runs_as_it_stands(tmp_path: Path) -> None:
             sys.executable,
             "-c",
             example,
-            cwd=tmp_path,
+            cwd=project,
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": str(tmp_path),
@@ -55,7 +57,7 @@ async def test_the_script_example_runs_as_it_stands(tmp_path: Path) -> None:
             output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
     assert output.decode().splitlines()[-1] == "Three words."
-    assert (tmp_path / "count.txt").read_text().strip() == "3"
+    assert (project / "count.txt").read_text().strip() == "3"
 
 
 def test_every_command_that_is_shown_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
