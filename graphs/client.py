@@ -48,6 +48,7 @@ from nodes.sandbox import Sandboxes
 from nodes.tools.catalog import catalog
 from nodes.tools.execute import execute_tool
 from nodes.tools.files import file_tools
+from nodes.tools.outputs import output_tool
 from nodes.tools.processes import process_tools
 from nodes.tools.python import Kernels
 from nodes.tools.tool import Tool
@@ -85,7 +86,8 @@ async def open_equipment(
         kernels = Kernels(processes, lambda workspace: kernel_spec(surroundings, workspace), sandboxes)
         stack.push_async_callback(kernels.close)
         python = [kernels.tool()] if KERNEL_INSTALLED else []
-        offered = [execute_tool(), *process_tools(registry, store.clock), *python, *file_tools(), *servers, *tools]
+        commands = [execute_tool(), output_tool(settings.spill), *process_tools(registry, store.clock)]
+        offered = [*commands, *python, *file_tools(), *servers, *tools]
         gate = Gate(catalog=catalog(offered), judge=judge, confine=surroundings.confine)
         journal = Journal(store)
         effects = Effects(journal, secrets)

@@ -33,6 +33,7 @@ from nodes.sandbox import Sandboxes
 from nodes.state import NativeState, ToolTask
 from nodes.tools.execute import NO_SESSION, Execute, result_of, shell_argv, started_result
 from nodes.tools.live import LiveOutput
+from nodes.tools.outputs import output_path
 from nodes.tools.tool import Emit, ToolResult
 
 LOST = "containment lost, processes may be left"
@@ -100,8 +101,9 @@ class Native:
         emit = self._events.emitter(runtime)
         emit("tool.start", tool_call_id=task["call_id"], name=task["name"], args=task["args"])
         try:
+            await self._sandboxes.enter(site.session)
             started = await self._started(call, site)
-        except asyncio.CancelledError:
+        except BaseException:
             await self._settle(site, self._finish(task, site, emit, ToolResult(content=NEVER_BEGAN, is_error=True)))
             raise
         if isinstance(started, ToolResult):
@@ -111,7 +113,6 @@ class Native:
         tag = started.identity.tag
         self._held[tag] = _Held(task, site, started, emit)
         async with self._torn_down_when_it_fails(tag):
-            await self._sandboxes.enter(site.session)
             await self._effects.identify(site, started.identity.record())
         return Command(update={"scope": tag}, goto="watch")
 
@@ -175,7 +176,7 @@ class Native:
             env=self._surroundings.environment(),
             timeout=arguments.timeout,
             confinement=self._surroundings.confine(site.workspace),
-            spill=self._surroundings.spill / f"{site.thread_id}-{fresh_id()}.out",
+            spill=output_path(self._surroundings.spill, site.thread_id, fresh_id().replace("-", "")),
             title=arguments.command[:200],
         )
 
@@ -188,14 +189,15 @@ class Native:
         if not verdict.contained:
             self._note(held.site.owner, f"call {held.site.call_id}: {LOST}")
         result = result_of(verdict, held.scope.output, held.scope.spec.timeout)
-        try:
-            await self._finish(held.task, held.site, held.emit, self._effects.clean(result))
-        finally:
-            await self._sandboxes.leave(held.site.session)
+        await self._finish(held.task, held.site, held.emit, self._effects.clean(result))
 
     async def _finish(self, task: ToolTask, site: Site, emit: Emit, result: ToolResult) -> None:
-        await self._effects.finish(site, result)
-        _completed(emit, task, result)
+        """Keeps a result, tells of it, and takes the call out of its session, which it has entered before it started."""
+        try:
+            await self._effects.finish(site, result)
+            _completed(emit, task, result)
+        finally:
+            await self._sandboxes.leave(site.session)
 
     @asynccontextmanager
     async def _torn_down_when_it_fails(self, tag: str) -> AsyncIterator[None]:

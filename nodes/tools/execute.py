@@ -10,6 +10,7 @@ from pydantic import Field
 from nodes.processes.output import Output
 from nodes.processes.registry import Background
 from nodes.processes.verdict import Reason, Verdict
+from nodes.tools.outputs import output_name
 from nodes.tools.tool import Arguments, Effect, Tool, ToolResult
 
 DEFAULT_TIMEOUT = 120.0
@@ -71,7 +72,8 @@ def result_of(verdict: Verdict, output: Output, timeout: float | None) -> ToolRe
     if verdict.leftovers:
         note += f" {verdict.leftovers} process(es) that it had left running were killed."
     if output.spill is not None:
-        note += f" The full output is in {output.spill}."
+        whole = "full" if output.spilled_bytes == output.total_bytes else f"first {output.spilled_bytes} bytes of the"
+        note += f" The {whole} output is in {output.spill}; read_output with name={output_name(output.spill)} pages through it."
     if not verdict.contained:
         note += " CONTAINMENT LOST: processes of this command may still be running."
     content = f"{text}\n[{note}]" if text else f"[{note}]"

@@ -67,8 +67,8 @@ class Kernels:
         owner = site.session or site.owner
         kernel = self._kernels.setdefault(owner, Kernel(self._processes, self._specify(site.workspace)))
         live = LiveOutput(site.emit, site.call_id)
-        await self._sandboxes.enter(site.session)
         try:
+            await self._sandboxes.enter(site.session)
             result = await kernel.execute(arguments.code, limit=arguments.timeout, on_text=live.put)
         except ProcessesError as error:
             return ToolResult(content=f"{error} {error.hint}".strip(), is_error=True)

@@ -27,6 +27,10 @@ def tree(seconds: str) -> str:
     return f"(setsid sleep {seconds} &); sleep {seconds}"
 
 
+UNTIL_TOLD = "while [ ! -e go ]; do sleep 0.01; done"
+"""A command that ends once its workspace has a file `go`."""
+
+
 async def test_cancelled_many_times_it_ends_once(tmp_path: Path) -> None:
     """Promise 2: every cancel returns the one outcome, after the proof."""
     seconds = unique_seconds()
@@ -63,9 +67,10 @@ async def test_the_result_of_a_cancelled_command_is_in_the_journal_and_in_the_ev
 
 async def test_a_cancel_in_the_tick_of_the_exit_leaves_one_verdict(tmp_path: Path) -> None:
     """Promise 2: the graph's task is cancelled in the very turn of the loop that hears the verdict."""
-    async with scene(tmp_path, [calls(("execute", {"command": "echo ran"}))]) as place, opened(place) as service:
+    async with scene(tmp_path, [calls(("execute", {"command": UNTIL_TOLD}))]) as place, opened(place) as service:
         run = await service.submit("Go.", context=bypassing(place).model_copy(update={"sandbox": "tick"}))
         scope = await scope_of(service)
+        (Path((await service.sessions())[0].workspace) / "go").touch()
         await scope.wait()
         assert run._graph is not None
         run._graph.cancel()
@@ -78,14 +83,16 @@ async def test_a_cancel_in_the_tick_of_the_exit_leaves_one_verdict(tmp_path: Pat
 
 async def test_a_cancel_around_the_exit_leaves_one_verdict(tmp_path: Path) -> None:
     """Promise 2: a few moments before and after the end of a short command."""
-    replies = [calls(("execute", {"command": "sleep 0.05"})).model_copy(update={"times": 0})]
+    replies = [calls(("execute", {"command": UNTIL_TOLD})).model_copy(update={"times": 0})]
     chance = random.Random(3)
     async with scene(tmp_path, replies, strict=False) as place, opened(place) as service:
         for _ in range(8):
             run = await service.submit("Go.", context=bypassing(place))
             await scope_of(service)
-            await asyncio.sleep(chance.uniform(0.03, 0.07))
+            (place.workspace / "go").touch()
+            await asyncio.sleep(chance.uniform(0, 0.025))
             assert await run.cancel("enough") == "cancelled"
+            (place.workspace / "go").unlink()
             await ended_once(service, run)
         assert native_of(service)._held == native_of(service)._settling == native_of(service)._notes == {}
 
@@ -106,16 +113,15 @@ async def test_a_run_that_is_cancelled_while_its_command_starts_leaves_nothing(t
 
 async def test_a_cancel_before_the_spawn_is_not_wiped_by_it(tmp_path: Path) -> None:
     """S50: the spawner is held up, the run is cancelled, the spawner goes on: the command never runs."""
-    replies = [calls(("execute", {"command": "true"})), calls(("execute", {"command": "touch ran; sleep 60"}))]
+    replies = [calls(("execute", {"command": UNTIL_TOLD})), calls(("execute", {"command": "touch ran; sleep 60"}))]
     async with scene(tmp_path, replies) as place, opened(place) as service:
-        first = await service.submit("Go.", context=bypassing(place))
-        async with asyncio.timeout(GUARD):
-            await scope_of(service)
+        run = await service.submit("Go.", context=bypassing(place))
+        await scope_of(service)
         link = native_of(service)._processes._link
         assert link is not None
         os.kill(link.result().pid, signal.SIGSTOP)
         try:
-            run = first
+            (place.workspace / "go").touch()
             async with asyncio.timeout(GUARD):
                 while native_of(service)._held or len(native_of(service)._processes.active) != 1:
                     await asyncio.sleep(0.005)

@@ -32,6 +32,11 @@ async def shown(service: Service, place: Scene) -> tuple[Run, str, list[Event]]:
     return run, answer["content"], await events_of(service, run)
 
 
+def answers_in(place: Scene) -> list[str]:
+    """What the model read of its calls' results."""
+    return [message["content"] for message in place.model.requests[-1].body["messages"] if message["role"] == "tool"]
+
+
 def details_of(events: list[Event]) -> dict[str, object]:
     [details] = [event.payload["details"] for event in events if event.kind == "tool.complete"]
     return dict(details)
@@ -61,6 +66,29 @@ async def test_one_huge_line_is_bounded_and_its_full_text_can_be_found(tmp_path:
         assert Path(spill).read_text() == "b" + "a" * 1_999_998 + "e\n"
         assert len(live_text(events)) <= ROOM
         assert len(live_text(events).encode()) + skipped(events) == 2_000_001
+
+
+async def test_the_model_can_page_through_what_a_result_left_out(tmp_path: Path) -> None:
+    """S70: the handle works for the model, whose commands cannot reach the state folder; in its own thread only."""
+    command = "for i in $(seq 4000); do printf '%04d \u20ac\\n' $i; done; printf end"
+    async with scene(tmp_path, [calls(("execute", {"command": command})), says("Done.")]) as place:
+        async with opened(place) as service:
+            run, content, _ = await shown(service, place)
+    name = content.partition("name=")[2].split()[0]
+    pages = calls(*[("read_output", {"name": name, "start": start}) for start in (0, 15_998, 15_999, 36_003)])
+    async with scene(tmp_path, [pages, says("Done."), pages, says("Done.")]) as place, opened(place) as service:
+        again = await service.submit("Go on.", thread_id=run.thread_id, context=bypassing(place))
+        assert await again.wait_stopped(GUARD) == "completed"
+        first, second, inside, last = answers_in(place)[1:]
+        assert first.startswith("0001 \u20ac\n0002")
+        assert first.endswith("1778 \n[bytes 0 to 15998 of 36003; read on with start=15998]")
+        assert second.startswith("\u20ac\n1779")
+        assert inside.startswith("\n1779")
+        assert "\ufffd" not in first + second + inside
+        assert last == "\n[bytes 36003 to 36003 of 36003]"
+        other = await service.submit("Go.", context=bypassing(place))
+        assert await other.wait_stopped(GUARD) == "completed"
+        assert set(answers_in(place)) == {f"There is no output '{name}' in this thread."}
 
 
 async def test_a_hundred_thousand_lines_stay_within_what_one_call_may_put_into_the_ledger(tmp_path: Path) -> None:
