@@ -109,6 +109,7 @@ class SqliteFile:
         return SqliteWriter(connection, self)
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
+        self._version(connection)  # first of all: a file that is not ours must not even be switched to the log
         self._use_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")

@@ -171,15 +171,17 @@ class Run:
         raise RunLostError(self.run_id)
 
     async def _finish(self, graph: asyncio.Task[None], notes: Sequence[str], recorder: asyncio.Task[None]) -> RunStatus:
-        failure = _failure_of(graph)
+        self._recorder.close()
+        await asyncio.wait({recorder})
+        failure = _failure_of(graph) or _failure_of(recorder)
+        if isinstance(failure, StaleFenceError):
+            raise failure
         if failure is not None:
             # A model call sees the run's deadline too, and may notice it a moment before this run's own timer does.
             kind = CauseKind.TIMEOUT if isinstance(failure, ModelDeadlineError) else CauseKind.FAILURE
             await self._ledger.record_cause(self.run_id, self._cause(kind, str(failure)))
         elif graph.cancelled():
             await self._ledger.record_cause(self.run_id, self._cause(CauseKind.CANCEL, "the run's task was cancelled"))
-        self._recorder.close()
-        await recorder
         stop = GraphStop(failure=failure, cancelled=graph.cancelled(), partial=self._recorder.partial)
         ending = await self._settlement.ending(self._agent, self.config, self._record, self._context, stop)
         receipt = await self._settlement.receipt(self._recorder.tally, self._context)
@@ -243,11 +245,11 @@ def _supersteps(context: AgentContext) -> int:
     return 5 * (context.max_turns + 2)
 
 
-def _failure_of(graph: asyncio.Task[None]) -> BaseException | None:
-    """What the graph died of, None when it ended or was cancelled."""
-    if graph.cancelled():
+def _failure_of(task: asyncio.Task[None]) -> BaseException | None:
+    """What the graph, or what writes its events, died of; None when it ended or was cancelled."""
+    if task.cancelled():
         return None
-    error = graph.exception()
+    error = task.exception()
     if isinstance(error, ValidationError):
         return RefusedAnswerError(str(error))
     if isinstance(error, GraphRecursionError):

@@ -58,7 +58,8 @@ class Settings:
     @property
     def kept(self) -> tuple[Path, ...]:
         """What no command of an agent may reach: the state folder, and the store's file where it lies elsewhere."""
-        return (self.home,) if "://" in self.store else (self.home, Path(self.store))
+        beside = [] if "://" in self.store else [Path(f"{self.store}{end}") for end in ("", "-wal", "-shm")]
+        return (self.home, *beside)
 
     @property
     def sandboxes(self) -> Path:

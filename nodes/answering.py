@@ -52,7 +52,8 @@ class Answered:
         message: The reply.
         model: Name of the model that answered; the run is pinned to it from now on.
         usage: Tokens of all attempts together.
-        context: Input tokens of the attempt that answered, as the model reported them; 0 when it did not.
+        context: Input tokens of the attempt that answered, reported or estimated.
+        estimated: True when `context` is an estimate.
         cost: US dollars of all attempts whose price is known; None when none is. Unknown is not zero.
     """
 
@@ -60,6 +61,7 @@ class Answered:
     model: str
     usage: Usage
     context: int
+    estimated: bool
     cost: Decimal | None
 
 
@@ -122,7 +124,8 @@ class Answering:
             message=given.message,
             model=given.model,
             usage=given.usage,
-            context=0 if last.estimated else last.input or 0,
+            context=last.input or 0,
+            estimated=last.estimated,
             cost=await self._cost(chain, given.attempts),
         )
 
@@ -133,6 +136,7 @@ class Answering:
         emit: Emit,
         *,
         known: int,
+        estimated: bool,
         pinned: str = "",
         deadline: float | None = None,
     ) -> Compacted | None:
@@ -145,7 +149,8 @@ class Answering:
             messages: The conversation, every call answered.
             context: The run's terms.
             emit: The run's event sink.
-            known: Input tokens that the model reported last, 0 when unknown.
+            known: Input tokens of the newest call, 0 when unknown. Far below the window they spare the look at every message.
+            estimated: True when `known` is an estimate, which tells no more than the messages themselves.
             pinned: The model that the task is pinned to, whose window counts; empty takes the chain's first model.
             deadline: Monotonic second at which the run ends, or None.
         """
@@ -154,7 +159,7 @@ class Answering:
         window = self._models.window(chain.candidates(pin)[0])
         if known and known < window / 2:
             return None
-        plan = plan_compaction(messages, window=window, known=known or None)
+        plan = plan_compaction(messages, window=window, known=None if estimated else known or None)
         if plan is None:
             return None
         draft = Draft()

@@ -13,7 +13,7 @@ from nodes.tools.tool import Emit
 WARN_AT = Decimal("0.8")
 """Share of a limit at which a warning event is sent, once per limit and task."""
 
-NOTHING_SPENT = Spent(turns=0, tool_calls=0, tokens=0, context_tokens=0, cost="", warned=[])
+NOTHING_SPENT = Spent(turns=0, tool_calls=0, tokens=0, context_tokens=0, context_estimated=False, cost="", warned=[])
 
 Reading = tuple[str, Decimal, Decimal]
 """A limit's word, what was used of it, and the limit itself."""

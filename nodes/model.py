@@ -73,7 +73,17 @@ def counted(spent: Spent, answered: Answered, context: AgentContext, emit: Emit)
     """The spending after a reply. Warns of limits that come near, once each."""
     turns, calls = spent["turns"] + 1, spent["tool_calls"] + _calls_in(answered.message)
     taken = charged(spent, answered.usage, answered.cost)
-    return warned({**taken, "turns": turns, "tool_calls": calls, "context_tokens": answered.context}, context, emit)
+    return warned(
+        {
+            **taken,
+            "turns": turns,
+            "tool_calls": calls,
+            "context_tokens": answered.context,
+            "context_estimated": answered.estimated,
+        },
+        context,
+        emit,
+    )
 
 
 def instructions(context: AgentContext, state: AgentState) -> str:

@@ -15,7 +15,7 @@ from nodes.context import AgentContext
 from nodes.events import Events
 from nodes.limits import NOTHING_SPENT, charged, reached, warned
 from nodes.models.context import is_summary
-from nodes.state import Admitted, AgentState
+from nodes.state import Admitted, AgentState, Spent
 
 LEFT_OPEN = (
     "This call was left without a result: the run that asked for it was interrupted. Whether it had any effect is not known "
@@ -57,10 +57,10 @@ class Prepare:
         after = cast("AgentState", {**state, **update})
         if within_limits(after) == "__end__":
             return update
-        return update | await self._compacted(after, state.get("spent", NOTHING_SPENT)["context_tokens"], context, runtime)
+        return update | await self._compacted(after, state.get("spent", NOTHING_SPENT), context, runtime)
 
     async def _compacted(
-        self, state: AgentState, known: int, context: AgentContext, runtime: Runtime[AgentContext]
+        self, state: AgentState, before: Spent, context: AgentContext, runtime: Runtime[AgentContext]
     ) -> dict[str, Any]:
         """The update that shortens the conversation, charged to the task; empty while it fits."""
         emit = self._events.emitter(runtime)
@@ -68,7 +68,8 @@ class Prepare:
             state["messages"],
             context.model_copy(update={"model": state["admitted"]["model"]}),
             emit,
-            known=known,
+            known=before["context_tokens"],
+            estimated=before["context_estimated"],
             pinned=state.get("pinned", ""),
             deadline=self._events.deadline(),
         )

@@ -47,7 +47,8 @@ class Spent(TypedDict):
         turns: Model calls answered.
         tool_calls: Tool calls asked for.
         tokens: Input and output tokens of every attempt of those calls, as far as anybody said.
-        context_tokens: Input tokens of the newest call, 0 while unknown.
+        context_tokens: Input tokens of the newest call, reported or estimated; 0 while unknown.
+        context_estimated: True when they were estimated.
         cost: US dollars as a decimal text; empty while no price is known. Unknown is not zero.
         warned: Limits that a warning was given for.
     """
@@ -56,6 +57,7 @@ class Spent(TypedDict):
     tool_calls: int
     tokens: int
     context_tokens: int
+    context_estimated: bool
     cost: str
     warned: list[str]
 

@@ -69,6 +69,7 @@ class ToolStep:
         except Exception as error:
             # LangGraph writes a task's exception into the checkpoint, and the ledger keeps its words: both for good.
             kept = self._effects.failure(call.tool.name, error)
+            _completed(call, emit, ToolResult(content=str(kept), is_error=True))
             if kept is error:
                 raise
             raise kept from None

@@ -162,7 +162,11 @@ async def _given(desk: Desk, asked: Sequence[Asked]) -> list[Decision]:
         raise ArgumentsError("decisions", "they are not a list of objects", hint)
     if len(value) != len(asked):
         return value
-    return [{**call.seen, **decision} for call, decision in zip(asked, value, strict=True)]
+    named = {call.seen["tool_call_id"]: call.seen for call in asked}
+    return [
+        {**named.get(decision.get("tool_call_id", ""), call.seen), **decision}
+        for call, decision in zip(asked, value, strict=True)
+    ]
 
 
 def _source(text: str) -> str:
