@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-BEHAVIOUR = sys.argv[1]
+BEHAVIOUR = sys.argv[1] if len(sys.argv) > 1 else ""
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
