@@ -62,6 +62,19 @@ class Artifacts:
         await self._store.write(_mention, digest, thread_id, len(data), self._store.clock.now())
         return digest
 
+    async def adopt(self, file: Path, thread_id: str) -> str:
+        """Keeps a finished file for a thread by moving it here, and gives its digest; the file is gone from its old place.
+
+        The file must lie on the same file system, and nobody may write to it any more.
+        """
+        digest, size = await asyncio.to_thread(self._take, file)
+        await self._store.write(_mention, digest, thread_id, size, self._store.clock.now())
+        return digest
+
+    async def belongs(self, digest: str, thread_id: str) -> bool:
+        """Whether a thread mentions an artifact."""
+        return await self._store.read(_mentioned_by, digest, thread_id)
+
     async def read(self, digest: str, *, offset: int = 0, limit: int = READ_BYTES) -> bytes:
         """At most `limit` bytes from `offset` on.
 
@@ -69,6 +82,14 @@ class Artifacts:
             UnknownArtifactError: No such artifact.
         """
         return await asyncio.to_thread(self._read, self.path(digest), offset, limit)
+
+    async def size(self, digest: str) -> int:
+        """How many bytes it has.
+
+        Raises:
+            UnknownArtifactError: No such artifact.
+        """
+        return await asyncio.to_thread(self._size, self.path(digest))
 
     async def verify(self, digest: str) -> None:
         """Reads the whole file and compares it with its name.
@@ -95,6 +116,16 @@ class Artifacts:
         mentioned = await self._store.read(_mentioned)
         return await asyncio.to_thread(self._sweep, mentioned)
 
+    def _take(self, file: Path) -> tuple[str, int]:
+        digest, size = self._digest_of(file), file.stat().st_size
+        path = self.path(digest)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("rb") as whole:
+            os.fsync(whole.fileno())
+        file.replace(path)
+        _flush_folder(path.parent)
+        return digest, size
+
     def _write(self, digest: str, data: bytes) -> None:
         path = self.path(digest)
         if path.exists():
@@ -119,6 +150,13 @@ class Artifacts:
             with path.open("rb") as file:
                 file.seek(offset)
                 return file.read(limit)
+        except FileNotFoundError as error:
+            raise UnknownArtifactError(path.name) from error
+
+    @staticmethod
+    def _size(path: Path) -> int:
+        try:
+            return path.stat().st_size
         except FileNotFoundError as error:
             raise UnknownArtifactError(path.name) from error
 
@@ -155,6 +193,10 @@ def _mention(tx: Tx, digest: str, thread_id: str, size: int, now: datetime) -> N
         " ON CONFLICT (digest, thread_id) DO NOTHING",
         (digest, thread_id, size, stamp(now)),
     )
+
+
+def _mentioned_by(tx: Tx, digest: str, thread_id: str) -> bool:
+    return bool(tx.execute("SELECT 1 FROM artifacts WHERE digest = ? AND thread_id = ?", (digest, thread_id)))
 
 
 def _mentioned(tx: Tx) -> frozenset[str]:

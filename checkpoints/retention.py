@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from checkpoints.artifacts import Artifacts
 from checkpoints.run_errors import ThreadBusyError
 from checkpoints.saver import ThreadSaver
 from checkpoints.store import Store
@@ -64,11 +65,13 @@ class Retention:
     Args:
         store: An open store.
         saver: A saver of that store.
+        artifacts: Its artifact folder; files that no thread mentions any more are swept with what mentioned them.
     """
 
-    def __init__(self, store: Store, saver: ThreadSaver) -> None:
+    def __init__(self, store: Store, saver: ThreadSaver, artifacts: Artifacts | None = None) -> None:
         self._store = store
         self._saver = saver
+        self._artifacts = artifacts
 
     async def usage(self, *, largest: int = 10) -> StoreUsage:
         """Counts bytes. Reads every row's length: seconds on a store of gigabytes."""
@@ -91,6 +94,8 @@ class Retention:
         if thin:
             for thread_id in await self._store.read(_idle_threads):
                 thinned += await self._saver.athin(thread_id)
+        if self._artifacts is not None:
+            await self._artifacts.sweep()
         kept = tuple(thread_id for thread_id, needed in due if needed)
         return PruneReport(deleted=tuple(deleted), thinned_checkpoints=thinned, kept_busy=kept)
 

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from checkpoints.approvals import Approvals, Rules
+from checkpoints.artifacts import Artifacts
 from checkpoints.clock import Clock, SystemClock
 from checkpoints.journal import Journal
 from checkpoints.leases import LeaseJudge, hold_owner
 from checkpoints.ledger import Ledger
-from checkpoints.redaction import Redactor
+from checkpoints.redaction import Redactor, secret_values
 from checkpoints.retention import Retention
 from checkpoints.saver import ThreadSaver
 from checkpoints.sessions import SandboxSessions
@@ -28,7 +29,7 @@ from graphs.settings import Settings, read_settings
 from graphs.settlement import Settlement
 from nodes.answering import Answering, Endpoint
 from nodes.belongings import Belongings
-from nodes.configuration import load_configuration
+from nodes.configuration import Configuration, load_configuration
 from nodes.effects import Effects
 from nodes.equipment import Equipment
 from nodes.events import Events
@@ -71,10 +72,11 @@ async def open_equipment(
     async with AsyncExitStack() as stack:
         configuration = await asyncio.to_thread(load_configuration, settings.config)
         models = await stack.enter_async_context(models or ChatModels(clock=store.clock))
-        secrets = Redactor.of_environment(os.environ)
+        secrets = redactor_of(configuration)
         processes = await stack.enter_async_context(Processes(Secrets(secrets)))
         settings.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         judge = PolicyJudge(Rules(store), protected=(str(settings.home), settings.store), user_file=settings.config)
+        artifacts = Artifacts(store, settings.home / "artifacts")
         registry = Registry(processes, store.clock)
         sandboxes = Sandboxes(SandboxSessions(store), settings.sandboxes)
         surroundings = Surroundings(
@@ -86,13 +88,13 @@ async def open_equipment(
         kernels = Kernels(processes, lambda workspace: kernel_spec(surroundings, workspace), sandboxes)
         stack.push_async_callback(kernels.close)
         python = [kernels.tool()] if KERNEL_INSTALLED else []
-        commands = [execute_tool(), output_tool(settings.spill), *process_tools(registry, store.clock)]
+        commands = [execute_tool(), output_tool(artifacts), *process_tools(registry, store.clock)]
         offered = [*commands, *python, *file_tools(), *servers, *tools]
         gate = Gate(catalog=catalog(offered), judge=judge, confine=surroundings.confine)
         journal = Journal(store)
         effects = Effects(journal, secrets)
         events = Events()
-        native = Native(gate, effects, events, processes, registry, sandboxes, surroundings)
+        native = Native(gate, effects, events, processes, registry, sandboxes, surroundings, artifacts)
         endpoint = Endpoint(
             model=settings.model, base_url=settings.base_url, key_name=settings.key_name, chain=configuration.chain()
         )
@@ -106,8 +108,15 @@ async def open_equipment(
             native=native,
             belongings=Belongings(native, registry, kernels),
             sandboxes=sandboxes,
+            artifacts=artifacts,
             limits=configuration.limits.model_dump(exclude_none=True),
         )
+
+
+def redactor_of(configuration: Configuration) -> Redactor:
+    """Knows every secret of this process: values of secret-looking names, and of the variables that hold models' keys."""
+    keys = {spec.api_key_env for spec in configuration.models.chain if spec.api_key_env}
+    return Redactor(secret_values(os.environ) | {os.environ[name] for name in keys if name in os.environ})
 
 
 def mcp_ground(settings: Settings) -> Ground:
@@ -154,7 +163,7 @@ async def open_checkrein(
     chosen = settings or read_settings(store)
     key = await asyncio.to_thread(chosen.grant_key)
     time = clock or SystemClock()
-    redact = Redactor.of_environment(os.environ).text
+    redact = redactor_of(await asyncio.to_thread(load_configuration, chosen.config)).text
     async with (
         open_store(chosen.store, clock=time, redact=redact) as opened,
         hold_owner(opened) as owner_id,
@@ -197,7 +206,7 @@ async def open_checkrein(
                 recovery=recovery,
                 sandboxes=equipment.sandboxes,
                 belongings=equipment.belongings,
-                retention=Retention(opened, saver),
+                retention=Retention(opened, saver, equipment.artifacts),
             )
         finally:
             await runtime.close()

@@ -8,18 +8,17 @@ refuses one and puts in the one that `checkpointer` gave it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from checkpoints.errors import CheckreinError
-from checkpoints.redaction import Redactor
 from checkpoints.saver import ThreadSaver
 from checkpoints.store import open_store
 from graphs.agent import build_agent
-from graphs.client import open_equipment
+from graphs.client import open_equipment, redactor_of
 from graphs.settings import read_settings
+from nodes.configuration import load_configuration
 
 _compiled: Any = None
 """The agent over the equipment that is open now; None outside `checkpointer`."""
@@ -45,7 +44,7 @@ async def checkpointer() -> AsyncIterator[ThreadSaver]:
     global _compiled
     settings = read_settings()
     await asyncio.to_thread(settings.grant_key)  # makes the state folder too, as the command line would
-    redact = Redactor.of_environment(os.environ).text
+    redact = redactor_of(await asyncio.to_thread(load_configuration, settings.config)).text
     async with open_store(settings.store, redact=redact) as store, open_equipment(settings, store) as equipment:
         # Compiling with a saver gives it the types of the graph's state. Without them LangGraph would add them later, to a
         # copy of the server's wrapper round the saver, and that wrapper cannot be copied (langgraph-api 0.16.7).

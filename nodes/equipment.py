@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints.artifacts import Artifacts
 from checkpoints.journal import Journal
 from nodes.answering import Answering
 from nodes.belongings import Belongings
@@ -31,6 +32,7 @@ class Equipment:
         native: The native commands.
         belongings: Everything that runs, by owner.
         sandboxes: The sandbox sessions.
+        artifacts: Where full outputs are kept.
         limits: The user's own defaults for limits that a run leaves open, by `AgentContext`'s names.
     """
 
@@ -43,4 +45,5 @@ class Equipment:
     native: Native
     belongings: Belongings
     sandboxes: Sandboxes
+    artifacts: Artifacts
     limits: Mapping[str, Any]

@@ -8,6 +8,7 @@ under that key and goes back to `spawn`, where the journal says what is known.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from checkpoints.artifacts import Artifacts
 from checkpoints.clock import fresh_id
 from nodes.calls import Call
 from nodes.context import AgentContext
@@ -24,6 +26,7 @@ from nodes.effects import NEVER_BEGAN, Effects, Site, site_of
 from nodes.events import Events
 from nodes.gate import Gate, answer_of
 from nodes.processes.errors import ProcessesError
+from nodes.processes.output import Output
 from nodes.processes.processes import Processes
 from nodes.processes.registry import Registry
 from nodes.processes.scope import Scope, outlast
@@ -33,10 +36,11 @@ from nodes.sandbox import Sandboxes
 from nodes.state import NativeState, ToolTask
 from nodes.tools.execute import NO_SESSION, Execute, result_of, shell_argv, started_result
 from nodes.tools.live import LiveOutput
-from nodes.tools.outputs import output_path
 from nodes.tools.tool import Emit, ToolResult
 
 LOST = "containment lost, processes may be left"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,7 @@ class Native:
         registry: Registry,
         sandboxes: Sandboxes,
         surroundings: Surroundings,
+        artifacts: Artifacts,
     ) -> None:
         self._gate = gate
         self._effects = effects
@@ -84,6 +89,7 @@ class Native:
         self._registry = registry
         self._sandboxes = sandboxes
         self._surroundings = surroundings
+        self._artifacts = artifacts
         self._held: dict[str, _Held] = {}
         self._settling: dict[str, set[asyncio.Task[None]]] = {}
         self._notes: dict[str, list[str]] = {}
@@ -165,7 +171,7 @@ class Native:
             owner = site.owner if arguments.keep == "run" else site.session
             if not owner:
                 return ToolResult(content=NO_SESSION, is_error=True)
-            return started_result(await self._registry.start(owner, replace(spec, timeout=None)))
+            return started_result(await self._registry.start(owner, replace(spec, timeout=None, spill=None)))
         except ProcessesError as error:
             return ToolResult(content=f"The command did not start: {error} {error.hint}".strip(), is_error=True)
 
@@ -176,7 +182,7 @@ class Native:
             env=self._surroundings.environment(),
             timeout=arguments.timeout,
             confinement=self._surroundings.confine(site.workspace),
-            spill=output_path(self._surroundings.spill, site.thread_id, fresh_id().replace("-", "")),
+            spill=self._surroundings.spill / f"{fresh_id()}.out",
             title=arguments.command[:200],
         )
 
@@ -188,8 +194,20 @@ class Native:
         verdict = await held.scope.wait()
         if not verdict.contained:
             self._note(held.site.owner, f"call {held.site.call_id}: {LOST}")
-        result = result_of(verdict, held.scope.output, held.scope.spec.timeout)
+        output = held.scope.output
+        artifact = await self._kept(output, held.site.thread_id)
+        result = result_of(verdict, output, held.scope.spec.timeout, artifact)
         await self._finish(held.task, held.site, held.emit, self._effects.clean(result))
+
+    async def _kept(self, output: Output, thread_id: str) -> str:
+        """The digest of a full output that was too long for the result; empty when there is none or the disk refuses it."""
+        if output.spill is None:
+            return ""
+        try:
+            return await self._artifacts.adopt(output.spill, thread_id)
+        except OSError as error:
+            logger.warning("the full output of a command could not be kept: %s", error)
+            return ""
 
     async def _finish(self, task: ToolTask, site: Site, emit: Emit, result: ToolResult) -> None:
         """Keeps a result, tells of it, and takes the call out of its session, which it has entered before it started."""

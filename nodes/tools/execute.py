@@ -10,7 +10,6 @@ from pydantic import Field
 from nodes.processes.output import Output
 from nodes.processes.registry import Background
 from nodes.processes.verdict import Reason, Verdict
-from nodes.tools.outputs import output_name
 from nodes.tools.tool import Arguments, Effect, Tool, ToolResult
 
 DEFAULT_TIMEOUT = 120.0
@@ -65,20 +64,20 @@ def started_result(made: Background) -> ToolResult:
     )
 
 
-def result_of(verdict: Verdict, output: Output, timeout: float | None) -> ToolResult:
-    """What the model reads about a command that has ended."""
+def result_of(verdict: Verdict, output: Output, timeout: float | None, artifact: str = "") -> ToolResult:
+    """What the model reads about a command that has ended. `artifact` is the digest of its full output, if that was kept."""
     text = output.text.rstrip("\n")
     note = _ending(verdict, timeout)
     if verdict.leftovers:
         note += f" {verdict.leftovers} process(es) that it had left running were killed."
-    if output.spill is not None:
+    if artifact:
         whole = "full" if output.spilled_bytes == output.total_bytes else f"first {output.spilled_bytes} bytes of the"
-        note += f" The {whole} output is in {output.spill}; read_output with name={output_name(output.spill)} pages through it."
+        note += f" The {whole} output is kept; read_output with name={artifact} pages through it."
     if not verdict.contained:
         note += " CONTAINMENT LOST: processes of this command may still be running."
     content = f"{text}\n[{note}]" if text else f"[{note}]"
     failed = verdict.reason is not Reason.EXIT or verdict.exit_code != 0
-    details = verdict.record() | {"spill": str(output.spill) if output.spill else ""}
+    details = verdict.record() | {"artifact": artifact}
     return ToolResult(content=content, is_error=failed, details=details)
 
 

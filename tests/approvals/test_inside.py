@@ -110,11 +110,12 @@ async def test_a_flood_is_bounded_in_the_history_and_in_the_log_and_has_a_handle
         run = await ran(service, place, place.context.model_copy(update={"yolo": True}))
         texts = [str(answer.content) for answer in await answers(service, run.thread_id)]
         assert max(len(text.encode()) for text in texts) < 100_000, "32 KiB, a NUL spelled in three bytes"
-        assert all("The full output is in " in text for text in texts)
+        assert all("The full output is kept" in text for text in texts)
         assert texts[1].startswith("1\n2\n")
         assert "100000" in texts[1]
         done = await events_of(run, "tool.complete")
         assert all(len(json.dumps(payload)) < 100_000 for payload in done)
-        assert all(Path(str(payload["details"]["spill"])).stat().st_size >= 200_000 for payload in done)
+        kept = {file.name: file.stat().st_size for file in place.settings.home.glob("artifacts/*/*")}
+        assert all(kept[payload["details"]["artifact"]] >= 200_000 for payload in done)
         log = [json.dumps(event.payload) async for event in run.stream()]
         assert sum(len(line) for line in log) < 2_000_000

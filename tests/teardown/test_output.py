@@ -59,11 +59,12 @@ async def test_one_huge_line_is_bounded_and_its_full_text_can_be_found(tmp_path:
         assert content.startswith("baaa")
         assert "aae\n[exit code 0." in content
         assert "bytes in 0 lines left out of 2000001 bytes" in content
-        spill = str(details_of(events)["spill"])
-        assert spill in content
-        assert Path(spill).is_relative_to(place.settings.spill)
-        assert Path(spill).stat().st_mode & 0o777 == 0o600
-        assert Path(spill).read_text() == "b" + "a" * 1_999_998 + "e\n"
+        digest = str(details_of(events)["artifact"])
+        assert digest in content
+        [kept] = place.settings.home.glob(f"artifacts/*/{digest}")
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert kept.read_text() == "b" + "a" * 1_999_998 + "e\n"
+        assert list(place.settings.spill.iterdir()) == []
         assert len(live_text(events)) <= ROOM
         assert len(live_text(events).encode()) + skipped(events) == 2_000_001
 

@@ -33,6 +33,7 @@ FORMS = (SECRET, quote(SECRET), quote(SECRET, safe=""), base64.b64encode(SECRET.
 CANARY = "a-canary-that-is-no-secret"
 """Goes wherever the secret goes, to show that the search would have found it."""
 
+CANARY_KEY = "house-number-0815-4711-main-street"
 LEAK = f"plain {SECRET}\nquery https://host.invalid/v1?key={FORMS[2]}&x=1\nbasic {FORMS[3]}\n{CANARY}\n"
 
 
@@ -100,7 +101,7 @@ async def test_what_a_command_finds_elsewhere_is_taken_out_before_it_is_kept(tmp
         clean = f"plain {MARK}\nquery https://host.invalid/v1?key={MARK}&x=1\nbasic {MARK}\n{CANARY}\n[exit code 0.]"
         assert plain == two == clean
         assert huge.startswith(MARK * 100)
-        [spilled] = place.settings.spill.iterdir()
+        [spilled] = place.settings.home.glob("artifacts/*/*")
         assert spilled.read_text() == MARK * 60_000 + "\n"
         found = await kept(service, place)
         assert CANARY in found
@@ -190,3 +191,17 @@ async def test_a_secret_wrapper_in_state_or_config_is_refused_or_left_out(tmp_pa
 
 def _fields(settings: Any) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.__slots__}
+
+
+async def test_a_models_key_under_a_harmless_name_is_a_secret_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S69: the configuration says which variable holds the key, so its value is kept out whatever the variable is called."""
+    monkeypatch.setenv("MY_HOUSE_NUMBER", CANARY_KEY)
+    replies = [calls(("execute", {"command": f"echo {CANARY_KEY[:12]}''{CANARY_KEY[12:]}"})), says("Done.")]
+    async with scene(tmp_path, replies) as place:
+        table = f'[[models.chain]]\nmodel = "m"\nbase_url = "{place.model.base_url}"\napi_key_env = "MY_HOUSE_NUMBER"\n'
+        (tmp_path / "checkrein.toml").write_text(table)
+        async with opened(place) as service:
+            run = await service.submit("Go.", context=bypassing(place))
+            assert await run.wait_stopped(GUARD) == "completed"
+            answers = [m["content"] for m in place.model.requests[-1].body["messages"] if m["role"] == "tool"]
+            assert answers == [f"{MARK}\n[exit code 0.]"]
