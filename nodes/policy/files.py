@@ -34,6 +34,7 @@ from nodes.policy.judge import Policy
 from nodes.policy.paths import Ground
 from nodes.policy.rules import Rule
 from nodes.policy.verdict import Decision
+from nodes.toml_places import line_of
 from nodes.workspace.errors import PathError, WorkspaceError
 from nodes.workspace.workspace import Workspace, digest_of
 
@@ -190,35 +191,15 @@ def _checked(file: str, data: bytes) -> tuple[_PolicyTable, tuple[Rule, ...]]:
         table = _PolicyTable.model_validate(content.get("policy", {}))
     except ValidationError as error:
         first = error.errors()[0]
-        raise PolicyFileError(file, _line_of(text, first["loc"]), _problem(first)) from error
-    return table, tuple(_rule(entry, f"{file}:{_line_of(text, ('rules', at))}") for at, entry in enumerate(table.rules))
+        raise PolicyFileError(file, line_of(text, ("policy", *first["loc"])), _problem(first)) from error
+    return table, tuple(
+        _rule(entry, f"{file}:{line_of(text, ('policy', 'rules', at))}") for at, entry in enumerate(table.rules)
+    )
 
 
 def _problem(error: Any) -> str:
     place = ".".join(str(step) for step in error["loc"] if not isinstance(step, int))
     return f"{place or 'policy'}: {error['msg'].removeprefix('Value error, ')}"
-
-
-def _line_of(text: str, place: tuple[int | str, ...]) -> int:
-    """The line of an entry or of a key in it, found by its header as people write it; 0 when it is written otherwise."""
-    if not place:
-        return _first_line(text, r"\s*\[\s*policy\s*\]", 0)
-    header = re.compile(rf"\s*\[\[\s*policy\s*\.\s*{re.escape(str(place[0]))}\s*\]\]")
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines, start=1) if header.match(line)]
-    if len(place) < 2 or not isinstance(place[1], int) or place[1] >= len(starts):
-        return _first_line(text, rf"\s*{re.escape(str(place[0]))}\s*=", 0)
-    start = starts[place[1]]
-    end = next((number for number in starts if number > start), len(lines) + 1)
-    key = str(place[2]) if len(place) > 2 else ""
-    inside = _first_line("\n".join(lines[start : end - 1]), rf"\s*{re.escape(key)}\s*=", start) if key else 0
-    return inside or start
-
-
-def _first_line(text: str, pattern: str, offset: int) -> int:
-    matching = (number for number, line in enumerate(text.split("\n"), start=1) if re.match(pattern, line))
-    number = next(matching, 0)
-    return number + offset if number else 0
 
 
 def _rule(entry: _RuleEntry, source: str) -> Rule:

@@ -94,7 +94,7 @@ def test_both_files_are_protected_from_every_write(places: tuple[Path, Path]) ->
             "rules: a rule speaks of a command or of a path",
         ),
         ("[policy]\nrules = 5\n", 2, "rules: Input should be a valid tuple"),
-        ("policy = 5\n", 0, "policy: Input should be"),
+        ("policy = 5\n", 1, "policy: Input should be"),
         ('[[policy.trust]]\nworkspace = "x"\ndigest = "no"\n', 3, "trust.digest: String should match"),
     ],
 )
