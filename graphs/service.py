@@ -9,33 +9,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, HumanMessage
-from langgraph.types import Command, Interrupt, StateSnapshot
-from pydantic import ValidationError
+from langgraph.types import Command, StateSnapshot
 
 from checkpoints.approvals import Approvals, Rule
 from checkpoints.clock import fresh_id
-from checkpoints.errors import UsageError
 from checkpoints.ledger import Ledger
-from checkpoints.lookup import SHORTEST_PREFIX, align_approvals, threads_named
-from checkpoints.records import Approval, Cause, Event, NewApproval, Note, ThreadInfo
+from checkpoints.lookup import SHORTEST_PREFIX, threads_named
+from checkpoints.records import Approval, Cause, Event, Note, ThreadInfo
 from checkpoints.records import Run as RunRecord
 from checkpoints.retention import Retention
 from checkpoints.sessions import SandboxSession
-from checkpoints.status import ApprovalStatus, CauseKind, RunStatus
+from checkpoints.status import CauseKind, RunStatus
 from checkpoints.store import Store
-from graphs.admission import AgentInput, NothingWaitsError, Preparation
+from graphs.admission import AgentInput, Preparation
+from graphs.answers import Answers, Decisions, Granted, bound
 from graphs.keeping import Keeping
 from graphs.recovery import Recovery
+from graphs.refusals import (
+    AmbiguousNameError,
+    AnswerError,
+    TaskError,
+    UnknownRuleError,
+    UnknownSessionError,
+    UnknownThreadError,
+)
 from graphs.run import Agent, Run
 from graphs.runtime import Runtime
-from nodes.approval import Answer, Approve, Edit, answer_to, in_order
 from nodes.belongings import Belongings
-from nodes.calls import Call, check
 from nodes.context import AgentContext
-from nodes.effects import change_digest, planned_change
 from nodes.gate import Gate
 from nodes.judging import PolicyJudge
 from nodes.sandbox import Sandboxes
@@ -46,91 +50,8 @@ MAX_TASK = 1_000_000
 """Characters that a task may have: some 250,000 tokens, the window of a large model. More is refused before anything starts."""
 
 
-Decisions = Mapping[str, Mapping[str, Any]] | Sequence[Mapping[str, Any]]
-"""An answer as it comes in at a door."""
-
 LOOK_AGAIN = 0.1
 """Seconds between two looks at a run of another process that was told to stop."""
-
-
-class TaskError(UsageError):
-    """The task itself cannot be taken: it is empty or too long."""
-
-    code = "task"
-
-
-class UnknownThreadError(UsageError):
-    """There is no such thread or run in this store."""
-
-    code = "unknown_thread"
-    hint = "`checkrein list` shows what there is; `--store` names another store."
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"There is no thread or run {name!r} in this store.")
-
-
-class AmbiguousNameError(UsageError):
-    """A shortened id is the beginning of several."""
-
-    code = "ambiguous_name"
-    hint = "Give more of it."
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"Several ids begin with {name!r}.")
-
-
-class AnswerError(UsageError):
-    """The decisions do not fit what was asked. The approval stays pending; send a corrected answer."""
-
-    code = "answer"
-    hint = "Nothing was stored and nothing ran; the approval still waits."
-
-    def __init__(self, thread_id: str, faults: Sequence[str]) -> None:
-        self.thread_id = thread_id
-        self.faults = tuple(faults)
-        super().__init__(f"The decisions for thread {thread_id} do not fit: {' '.join(faults)}")
-
-
-class UnknownRuleError(UsageError):
-    """There is no standing permission of this id in force."""
-
-    code = "unknown_rule"
-    hint = "`checkrein rules list` shows those in force."
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"There is no rule {name!r} in force.")
-
-
-class UnknownSessionError(UsageError):
-    """There is no sandbox session of this id or key."""
-
-    code = "unknown_session"
-    hint = "`checkrein sessions list` shows which there are."
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"There is no sandbox session {name!r}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
-    """What became of a `session` or `always` answer.
-
-    Attributes:
-        tool_call_id: The call that was approved.
-        tool: Its tool.
-        scope: What was asked for.
-        rules: Standing permissions that were made; 0 when the call has a part that no rule can name safely, so that the same
-            call asks again.
-    """
-
-    tool_call_id: str
-    tool: str
-    scope: Literal["session", "always"]
-    rules: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +96,8 @@ class Service:
         self.store = store
         self._ledger = ledger
         self._approvals = approvals
-        self._gate = gate
         self._judge = judge
+        self._answers = Answers(agent=agent, store=store, approvals=approvals, gate=gate, judge=judge)
         self._recovery = recovery
         self._sandboxes = sandboxes
         self._belongings = belongings
@@ -228,15 +149,17 @@ class Service:
         """
         # The thread as it is before anything is looked at: whoever moves it from here on makes the admission fail.
         thread = await self._ledger.thread(thread_id)
-        interrupt = await self._asked(thread_id, interrupt_id)
-        answer = await self.check_answer(thread_id, interrupt, decisions)
-        await self._check_changes(thread_id, interrupt, answer)
-        given = in_order(decisions, interrupt.value)
-        bound = [_bound(decision, binding) for decision, binding in zip(given, interrupt.value["bindings"], strict=True)]
-        resume: Mapping[str, Any] = {"decisions": bound}
+        interrupt = await self._answers.asked(thread_id, interrupt_id)
+        answer = await self._answers.checked(thread_id, interrupt, decisions)
+        if moved := await self._answers.moved(thread_id, interrupt, answer):
+            await (await self.continue_thread(thread_id)).wait_stopped()  # asks again, with the change as it would be now
+            raise AnswerError(
+                thread_id, [f"The file that {moved} changes is not as it was shown any more; look at the change as it is now."]
+            )
+        resume: Mapping[str, Any] = {"decisions": bound(decisions, interrupt.value)}
         value = AgentInput(value=Command(resume={interrupt.id: resume}), checkpoint_thread_id=thread_id)
         run = await self._start(value, context or AgentContext(), subject, thread)
-        for made in await self._remember(thread_id, interrupt, answer, subject):
+        for made in await self._answers.remember(thread_id, interrupt, answer, subject):
             if granted is not None:
                 granted(made)
         return run
@@ -262,29 +185,6 @@ class Service:
         """
         known = await self.find_thread(thread_id)
         return await self._start(AgentInput(value=None, checkpoint_thread_id=known), context or AgentContext(), subject)
-
-    async def check_answer(self, thread_id: str, interrupt: Interrupt, decisions: Decisions) -> Answer:
-        """Holds decisions against what was asked, with the graph's own schema, and edits against the policy.
-
-        Raises:
-            AnswerError: They do not fit; an edit that the policy denies does not either.
-        """
-        schema = answer_to(interrupt.value, self._gate.edit_fits)
-        try:
-            answer = schema.model_validate({"decisions": decisions})
-        except ValidationError as error:
-            raise AnswerError(thread_id, [_fault(item) for item in error.errors()]) from error
-        admitted = (await self.state(thread_id)).values["admitted"]
-        faults = [
-            await self._gate.complaint_about_edit(
-                binding["tool_call_id"], decision.edited_action.name, decision.edited_action.args, admitted, thread_id
-            )
-            for decision, binding in zip(answer.decisions, interrupt.value["bindings"], strict=True)
-            if isinstance(decision, Edit)
-        ]
-        if any(faults):
-            raise AnswerError(thread_id, [fault for fault in faults if fault])
-        return answer
 
     async def cancel(self, name: str, reason: str) -> str:
         """Cancels the live run of a thread, or a run by its id, wherever it runs; gives the outcome.
@@ -359,7 +259,7 @@ class Service:
         """
         info = await self.thread_info(name)
         thread_id = info.thread_id
-        state = await self._reconciled(thread_id)
+        state = await self._answers.reconciled(thread_id)
         runs = await self._ledger.runs(thread_id=thread_id)
         return ThreadView(
             info=info,
@@ -386,8 +286,7 @@ class Service:
 
     async def state(self, thread_id: str) -> StateSnapshot:
         """The graph's state of a thread: its values, what comes next, and what it waits for."""
-        snapshot: StateSnapshot = await self.agent.aget_state({"configurable": {"thread_id": thread_id}})
-        return snapshot
+        return await self._answers.state(thread_id)
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event]:
         """A run's events, stored and then live, to its end; from any process."""
@@ -471,73 +370,6 @@ class Service:
         quote = await self.runtime.prepare_run(authority.sign_preparation(preparation), value, context)
         return await self.runtime.start(authority.accept(quote))
 
-    async def _reconciled(self, thread_id: str) -> StateSnapshot:
-        """The state, with the ledger's approvals brought in line with it.
-
-        A thread may be parked or answered by another driver of the graph (LangGraph Studio), which knows no ledger. The
-        checkpoint says what waits; the ledger says who decided.
-        """
-        snapshot = await self.state(thread_id)
-        waiting = [
-            NewApproval(
-                interrupt_id=interrupt.id,
-                checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
-                value=interrupt.value,
-                digests=tuple(binding["digest"] for binding in interrupt.value.get("bindings", ())),
-            )
-            for interrupt in snapshot.interrupts
-        ]
-        await self.store.write(align_approvals, thread_id, waiting, self.store.clock.now())
-        return snapshot
-
-    async def _check_changes(self, thread_id: str, interrupt: Interrupt, answer: Answer) -> None:
-        """Holds the file changes that were shown against the files as they are now.
-
-        Raises:
-            AnswerError: A file moved on. The approval waits still, and shows the change as it would be now.
-        """
-        admitted = (await self.state(thread_id)).values["admitted"]
-        asked = zip(answer.decisions, interrupt.value["action_requests"], interrupt.value["bindings"], strict=True)
-        for decision, request, binding in asked:
-            call = check(self._gate.catalog, binding["tool_call_id"], request["name"], request["args"])
-            if not (isinstance(decision, Approve) and binding.get("change") and isinstance(call, Call)):
-                continue
-            if change_digest(await planned_change(call, admitted["workspace"])) != binding["change"]:
-                await (await self.continue_thread(thread_id)).wait_stopped()
-                raise AnswerError(
-                    thread_id,
-                    [f"The file that {call.call_id} changes is not as it was shown any more; look at the change as it is now."],
-                )
-
-    async def _remember(self, thread_id: str, interrupt: Interrupt, answer: Answer, subject: str) -> Sequence[Granted]:
-        """Makes the rules that `session` and `always` answers ask for."""
-        made = []
-        admitted = (await self.state(thread_id)).values["admitted"]
-        asked = zip(answer.decisions, interrupt.value["action_requests"], interrupt.value["bindings"], strict=True)
-        for decision, request, binding in asked:
-            if isinstance(decision, Approve) and decision.remember:
-                call = check(self._gate.catalog, binding["tool_call_id"], request["name"], request["args"])
-                if isinstance(call, Call):
-                    session = decision.remember == "session"
-                    rules = await self._judge.remember(call, admitted, thread_id=thread_id, session=session, by=subject)
-                    made.append(Granted(tool_call_id=call.call_id, tool=call.tool.name, scope=decision.remember, rules=rules))
-        return made
-
-    async def _asked(self, thread_id: str, interrupt_id: str) -> Interrupt:
-        """The interrupt that an answer is for."""
-        snapshot = await self._reconciled(thread_id)
-        if not snapshot.values:
-            raise UnknownThreadError(thread_id)
-        approvals = await self._approvals.of_thread(thread_id)
-        pending = {approval.interrupt_id for approval in approvals if approval.status is ApprovalStatus.PENDING}
-        open_ones = [interrupt for interrupt in snapshot.interrupts if interrupt.id in pending]
-        named = [interrupt for interrupt in open_ones if interrupt_id in ("", interrupt.id)]
-        if not named:
-            raise NothingWaitsError(thread_id, approvals[-1] if approvals else None)
-        if len(named) > 1:
-            raise AnswerError(thread_id, [f"Several approvals wait; name one of {[item.id for item in named]}."])
-        return named[0]
-
 
 def _named(name: str, known: Mapping[str, Named]) -> Named | None:
     """What an id, or the beginning of one, means; None when nothing does."""
@@ -547,17 +379,3 @@ def _named(name: str, known: Mapping[str, Named]) -> Named | None:
     if len(found) > 1:
         raise AmbiguousNameError(name)
     return known[found[0]] if found else None
-
-
-def _bound(decision: Mapping[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision that says what was shown, so that the graph refuses it when the call or the file moved on meanwhile."""
-    shown = {"tool_call_id": binding["tool_call_id"], "digest": binding["digest"]}
-    if decision["type"] == "approve":
-        shown["change"] = binding.get("change", "")
-    return {**shown, **decision}
-
-
-def _fault(item: Mapping[str, Any]) -> str:
-    place = ".".join(str(part) for part in item["loc"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message

@@ -10,13 +10,15 @@ from typing import Any
 
 from checkpoints.records import Approval
 from checkpoints.status import RunStatus
+from graphs.answers import Granted
 from graphs.cli.desk import Desk
 from graphs.cli.exits import Exit, of_outcome
 from graphs.cli.jsonlines import mute
 from graphs.cli.keyboard import Keyboard
 from graphs.cli.prompt import Decision, ask, asked_in, show
+from graphs.refusals import AnswerError
 from graphs.run import Run
-from graphs.service import AnswerError, Granted, Service
+from graphs.service import Service
 from nodes.context import AgentContext
 from nodes.display import escape_line
 

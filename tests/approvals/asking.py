@@ -11,8 +11,9 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from checkpoints.records import Approval
+from graphs.answers import Decisions
 from graphs.run import Run
-from graphs.service import Decisions, Service
+from graphs.service import Service
 from nodes.context import AgentContext
 from tests.runs.scene import GUARD, Scene
 

@@ -12,8 +12,9 @@ from langgraph.types import Command, Send
 
 from graphs.admission import AgentInput, Preparation
 from graphs.client import open_checkrein
+from graphs.refusals import AnswerError
 from graphs.runtime import JumpError
-from graphs.service import AnswerError, Service
+from graphs.service import Service
 from nodes.approval import in_order
 from nodes.tools.tool import Arguments, CallSite, Effect, Tool, ToolResult
 from tests.approvals.asking import answers, appending, decided, events_of, lines_of, park, waiting

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphs.service import AnswerError
+from graphs.refusals import AnswerError
 from tests.approvals.asking import answers, decided, events_of, park, ran
 from tests.runs.scene import calls, opened, says, scene
 

@@ -10,7 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from checkpoints.run_errors import ApprovalConflictError
-from graphs.service import AnswerError, NothingWaitsError, Service, TaskError, UnknownThreadError
+from graphs.admission import NothingWaitsError
+from graphs.refusals import AnswerError, TaskError, UnknownThreadError
+from graphs.service import Service
 from nodes.context import AgentContext
 from tests.runs.scene import GUARD, Scene, alive, calls, opened, says, scene
 
