@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from nodes.configuration import Configuration, ServerTable
 from nodes.mcp.ground import Ground
 from nodes.mcp.listings import MAX_AGE, Listed, Listings
 from nodes.mcp.opening import open_mcp
+from nodes.processes import confinement
 from nodes.processes.forkserver import system
 from nodes.processes.processes import Processes
 from nodes.tools.tool import Effect
@@ -201,7 +201,7 @@ async def test_a_server_is_confined_like_a_command(tmp_path: Path, monkeypatch: 
     folder, state = tmp_path / "work", tmp_path / "state"
     for place in (folder, state, tmp_path / "tmp"):
         place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))  # else everything here is in a writable folder
+    monkeypatch.setattr(confinement, "TEMPORARY", (tmp_path / "tmp",))  # else everything here is in a writable folder
     async with offered(folder, {"real": stdio(folder)}) as bench:
         assert "refused" in (await bench.call("mcp__real__write", path=str(state / "forged"))).content
         assert (await bench.call("mcp__real__write", path=str(folder / "note"))).content == "written"
