@@ -68,7 +68,7 @@ async def _up(scope: Scope) -> None:
 def test_a_runtime_killed_at_any_moment_around_a_spawn_leaves_nothing(folder: Path) -> None:
     survivors, begun = races(24, folder)
     assert survivors == []
-    assert 0 < begun < 24
+    assert begun >= 12
 
 
 @pytest.mark.soak
@@ -77,7 +77,7 @@ def test_a_runtime_killed_at_any_moment_around_a_spawn_leaves_nothing(folder: Pa
 def test_two_hundred_runtimes_killed_around_a_spawn_leave_nothing(folder: Path) -> None:
     survivors, begun = races(200, folder)
     assert survivors == []
-    assert begun >= 60
+    assert begun >= 100
 
 
 @needs_root
@@ -97,7 +97,7 @@ def test_a_stopped_runtime_does_not_stop_the_deadline(folder: Path) -> None:
         runtime.send_signal(signal.SIGCONT)
         verdict = json.loads(runtime.stdout.readline())
     assert (verdict["reason"], verdict["empty"]) == ("timeout", True)
-    assert (last - began) / 1e9 <= 1.3
+    assert (last - began) / 1e9 <= 1.6  # at most 0.15 s late on a quiet machine; the rest is for a loaded one
 
 
 @needs_root

@@ -101,14 +101,20 @@ def gone_soon(group: int, seconds: float = 3.0) -> list[str]:
     return left
 
 
-def _race(delay: float, words: tuple[str, ...], folder: Path) -> tuple[list[str], bool]:
-    """Kills a runtime `delay` seconds after it asks for a scope. Answers who survived, and whether the command had begun."""
+def _race(delay: float, after_begin: bool, words: tuple[str, ...], folder: Path) -> tuple[list[str], bool]:  # noqa: FBT001 (map)
+    """Kills a runtime `delay` seconds after it asks for a scope, or after its command began.
+
+    Answers who survived, and whether the command had begun.
+    """
     group = fresh_group()
     began = folder / str(group)
     line = f"touch {began}; (setsid sleep 30 &); sleep 30 & sleep 30"
     with ROOT.popen(HOLDER, line, "0", *words, group=group) as runtime:
         assert runtime.stdout
         assert runtime.stdout.readline() == "ready\n"
+        end = time.monotonic() + 10
+        while after_begin and not began.exists() and time.monotonic() < end:
+            time.sleep(0.0005)
         time.sleep(delay)
         runtime.kill()
     return gone_soon(group), began.exists()
@@ -116,10 +122,11 @@ def _race(delay: float, words: tuple[str, ...], folder: Path) -> tuple[list[str]
 
 def races(number: int, folder: Path) -> tuple[list[list[str]], int]:
     """Kills so many runtimes around a spawn. Answers what survived, and how often the command had begun."""
-    # Half of the kills fall while the scope is being made, half while it runs or forks; every fourth has no spawner yet.
+    # Half of the kills fall while the scope is being made, half after its command began; every fourth has no spawner yet.
     chosen = random.Random(number)
-    delays = [chosen.uniform(0, 0.012 if index % 2 else 0.06) for index in range(number)]
+    running = [index % 2 == 0 for index in range(number)]
+    delays = [chosen.uniform(0, 0.02 if late else 0.012) for late in running]
     words = [("cold",) if index % 4 == 0 else () for index in range(number)]
     with ThreadPoolExecutor(3) as threads:
-        results = list(threads.map(_race, delays, words, [folder] * number))
+        results = list(threads.map(_race, delays, running, words, [folder] * number))
     return [survivors for survivors, _ in results if survivors], sum(begun for _, begun in results)
