@@ -52,7 +52,7 @@ class Place:
 
     @property
     def workspace(self) -> Path:
-        return self.root / "work" / "space"
+        return self.root / "folders" / "space"
 
     @property
     def store(self) -> Path:
@@ -73,7 +73,7 @@ def place() -> Iterator[Place]:
     made = Place(Path(tempfile.mkdtemp(prefix="confined-")).resolve())
     for folder in (made.home / ".ssh", made.home / ".config" / "gh", made.workspace, made.store, made.root / "tmp"):
         folder.mkdir(parents=True)
-    (made.root / "work" / "sibling").mkdir()
+    (made.root / "folders" / "sibling").mkdir()
     (made.home / ".ssh" / "id_ed25519").write_text("KEY-MATERIAL")
     (made.home / ".config" / "gh" / "hosts.yml").write_text("KEY-MATERIAL")
     (made.home / ".config" / "plain").write_text("plain text")
@@ -94,7 +94,7 @@ async def test_store_home_sibling_key_and_connection_are_all_out_of_reach(
         "read the store": f"cat {place.store}/store.sqlite",
         "write the home": f"touch {place.home}/new",
         "write a profile": f"echo x >> {place.home}/.config/plain",
-        "write the sibling": f"touch {place.root}/work/sibling/new",
+        "write the sibling": f"touch {place.root}/folders/sibling/new",
         "read a key": f"cat {place.home}/.ssh/id_ed25519",
         "read a file of credentials": f"cat {place.home}/.netrc",
         "read a nested one": f"cat {place.home}/.config/gh/hosts.yml",

@@ -24,7 +24,7 @@ TARGETS = st.one_of(
     st.sampled_from(
         ["@ROOT", "@ROOT/a", "@ROOT/a/b", "@OUT", "@OUT/secret", "@OUT/missing", "../outside", "../../outside/secret"]
     ),
-    st.sampled_from(["/proc/self/cwd", "/proc/self/root", "/", "@ROOT/../outside", "../work/a"]),
+    st.sampled_from(["/proc/self/cwd", "/proc/self/root", "/", "@ROOT/../outside", "../inside/a"]),
 )
 STEPS = st.lists(
     st.one_of(
@@ -88,7 +88,7 @@ def exercise(workspace: Workspace, path: str, root: Path) -> None:
 def test_no_tree_and_no_path_leads_outside(steps: list[tuple[str, str, str]], asked: list[str], way: str) -> None:
     """S60, S71, S72: checked by a canary and by inode."""
     with tempfile.TemporaryDirectory() as folder:
-        root, outside = Path(folder, "work"), Path(folder, "outside")
+        root, outside = Path(folder, "inside"), Path(folder, "outside")
         root.mkdir()
         outside.mkdir()
         (outside / "secret").write_text(CANARY)
@@ -106,7 +106,7 @@ def test_no_tree_and_no_path_leads_outside(steps: list[tuple[str, str, str]], as
 def test_the_kernel_and_the_walk_give_the_same_answer(steps: list[tuple[str, str, str]], asked: list[str]) -> None:
     """What stands in for openat2 is neither laxer nor stricter than it."""
     with tempfile.TemporaryDirectory() as folder:
-        root, outside = Path(folder, "work"), Path(folder, "outside")
+        root, outside = Path(folder, "inside"), Path(folder, "outside")
         root.mkdir()
         outside.mkdir()
         (outside / "secret").write_text(CANARY)
