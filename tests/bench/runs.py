@@ -28,22 +28,24 @@ from nodes.models.script import Script, ScriptedCall, ScriptedReply, When
 from nodes.models.scripted import ScriptedModel
 
 async def main():
-    turns = int(sys.argv[1])
-    ask = ScriptedReply(calls=(ScriptedCall(name="read_file", arguments={"path": "text"}),), times=0)
-    replies = [ask.model_copy(update={"when": When(tool_results=number)}) for number in range(turns)]
-    async with ScriptedModel(Script(replies=(*replies, ScriptedReply(text="Done.", times=0)))) as model:
+    turns, many = int(sys.argv[1]), sys.argv[2] == "many"
+    ask = ScriptedReply(calls=(ScriptedCall(name="read_file", arguments={"path": "text"}),), times=0 if many else turns)
+    asks = [ask.model_copy(update={"when": When(tool_results=number)}) for number in range(turns)] if many else [ask]
+    async with ScriptedModel(Script(replies=(*asks, ScriptedReply(text="Done.", times=0)))) as model:
         print(model.base_url, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+        while not (await asyncio.wait([ended], timeout=0.2))[0]:
+            model.requests.clear()  # a thousand requests of a megabyte each are nobody's need here
 
 asyncio.run(main())
 """
 
 
 @asynccontextmanager
-async def model_in_a_process(turns: int) -> AsyncIterator[str]:
-    """A scripted model that asks for a file so often and then ends the task; gives its address."""
+async def model_in_a_process(turns: int, runs: str = "one") -> AsyncIterator[str]:
+    """A scripted model that asks for a file so often and then ends the task, for `one` run or for `many`; gives its address."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", MODEL, str(turns), stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", MODEL, str(turns), runs, stdin=pipe, stdout=pipe)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -125,7 +127,7 @@ async def crowds(processes: int, runs: int) -> list[dict[str, Any]]:
     """The same from several processes on one file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        async with model_in_a_process(TURNS_IN_A_CROWD) as base_url:
+        async with model_in_a_process(TURNS_IN_A_CROWD, "many") as base_url:
             context_in(folder)
             command = [sys.executable, "-m", "tests.bench.runs", "--crowd", str(folder), base_url, str(runs)]
             started = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(processes)]
