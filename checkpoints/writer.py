@@ -24,10 +24,10 @@ from checkpoints.tickets import Ticket, settle_all
 BATCH = 512
 LAZY_SECONDS = 0.01
 
-CROWD = 16
+CROWD = 8
 """Operations in the last commit from which on many runs must be at work, so that waiting for more of them pays."""
 
-GATHER_PER_OPERATION, GATHER_AT_MOST = 0.0005, 0.025
+GATHER_PER_OPERATION, GATHER_AT_MOST = 0.002, 0.04
 """Seconds that the next commit then waits per operation of the last one, and at most.
 
 With 200 runs it halves the commits and costs no throughput, since the event loop is what is busy; a few runs never wait.
