@@ -192,6 +192,7 @@ async def open_checkrein(
             approvals=approvals,
             journal=equipment.journal,
             judge=LeaseJudge(opened),
+            sandboxes=equipment.sandboxes,
             clock=time,
         )
         try:

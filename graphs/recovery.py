@@ -26,6 +26,7 @@ from graphs.run import Run
 from graphs.runtime import Runtime
 from nodes.processes.recovery import stop_recorded
 from nodes.processes.verdict import Identity
+from nodes.sandbox import Sandboxes
 
 LOST = "its runtime died"
 LOOK_EVERY = 2.0
@@ -43,6 +44,7 @@ class Recovery:
         approvals: Approvals,
         journal: Journal,
         judge: LeaseJudge,
+        sandboxes: Sandboxes,
         clock: Clock,
     ) -> None:
         self._runtime = runtime
@@ -50,6 +52,7 @@ class Recovery:
         self._approvals = approvals
         self._journal = journal
         self._judge = judge
+        self._sandboxes = sandboxes
         self._clock = clock
 
     async def sweep(self) -> list[Run]:
@@ -75,7 +78,7 @@ class Recovery:
 
     async def settle(self, record: RunRecord) -> RunRecord:
         """Ends an orphaned run: as its first durable cause says, or as lost where it has none."""
-        notes = await self._stop_leftovers(record.thread_id)
+        notes = await self._stop_leftovers(record)
         cause = Cause(kind=CauseKind.LOST, reason=LOST, at=self._clock.now())
         thread = await self._ledger.thread(record.thread_id)
         place = {
@@ -91,7 +94,7 @@ class Recovery:
     async def _continue(self, record: RunRecord) -> Run:
         """Takes the run over and drives it on. Raises StaleFenceError when somebody else did."""
         adopted = await self._ledger.adopt(record.run_id, owner_id=self._runtime.owner_id, expected_fence=record.fence)
-        await self._stop_leftovers(record.thread_id)
+        await self._stop_leftovers(record)
         return self._runtime.continue_run(adopted, await self._input(adopted))
 
     async def _input(self, record: RunRecord) -> Any:
@@ -106,12 +109,13 @@ class Recovery:
         answers = {item.interrupt_id: {"decisions": item.decisions} for item in decided if item.interrupt_id in waiting}
         return Command(resume=answers) if answers else None
 
-    async def _stop_leftovers(self, thread_id: str) -> list[str]:
-        """Makes sure that nothing which the dead runtime had started on the thread still lives."""
+    async def _stop_leftovers(self, record: RunRecord) -> list[str]:
+        """Makes sure that nothing which the dead runtime had started on the thread still lives, in its session neither."""
         notes = []
-        for effect in await self._journal.effects(thread_id, only_open=True):
+        for effect in await self._journal.effects(record.thread_id, only_open=True):
             if isinstance(effect.scope, Mapping) and effect.scope:
                 found = await stop_recorded(Identity.from_record(dict(effect.scope)))
                 if not found.gone:
                     notes.append(f"call {effect.call_id}: containment lost, processes may be left")
+        await self._sandboxes.settle(str(record.receipt.get("terms", {}).get("sandbox", "")))
         return notes

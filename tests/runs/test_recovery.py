@@ -25,7 +25,7 @@ from nodes.context import AgentContext
 
 async def main():
     async with open_checkrein() as service:
-        run = await service.submit("Go.", context=AgentContext(workspace=sys.argv[1]))
+        run = await service.submit("Go.", context=AgentContext(workspace=sys.argv[1], sandbox=sys.argv[3]))
         print(run.thread_id, flush=True)
         if sys.argv[2] == "approve":
             await run.wait_stopped(30)
@@ -38,10 +38,10 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def doomed(place: Scene, how: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def doomed(place: Scene, how: str, sandbox: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A runtime of its own that works on a thread until it is killed."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DOOMED, str(place.workspace), how, env=place.environment, stdout=subprocess.PIPE
+        sys.executable, "-c", DOOMED, str(place.workspace), how, sandbox, env=place.environment, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     try:
@@ -159,3 +159,17 @@ async def test_a_live_owner_is_left_alone_and_can_be_cancelled_from_here(tmp_pat
             assert await service.cancel(thread_id, "from another process") == "cancelled"
             assert not alive(grandchild)
             assert place.executions == 1
+
+
+async def test_a_session_is_idle_again_once_its_dead_run_is_settled(tmp_path: Path) -> None:
+    """BOT-6: `running` is what the killed runtime left behind; whoever settles the run says `idle`."""
+    async with scene(tmp_path, []) as empty:
+        beat = empty.heartbeat_command()
+    async with scene(tmp_path, [calls(("execute", {"command": beat}))]) as place:
+        async with doomed(place, "approve", "team") as (process, thread_id):
+            await place.beating()
+            await killed(process)
+        async with opened(place) as service:
+            assert [session.status for session in await service.sessions()] == ["running"]
+            assert await service.cancel(thread_id, "it is dead") == "cancelled"
+            assert [session.status for session in await service.sessions()] == ["idle"]
